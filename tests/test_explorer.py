@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.perf.flops import parameters, table_vi
 from benchmarks.perf.flops.closed_forms import Length
-from benchmarks.perf.roofline.devices import described
+from benchmarks.perf.roofline.devices import load_specs
 from benchmarks.report import explorer
 from tests.support.tolerances import SUMS
 
@@ -53,7 +53,7 @@ def test_costs_are_those_of_the_model(state):
         "flops": count.flops / images,
     }.items():
         assert found[name] == pytest.approx(expected, rel=SUMS), name
-    for name, device in described().items():
+    for name, device in load_specs().items():
         assert (f"{name} literal" in found) == (state["precision"] in device.peak)
         if f"{name} literal" in found:
             assert 0 < found[f"{name} factored"] <= found[f"{name} literal"]

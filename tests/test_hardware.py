@@ -19,10 +19,10 @@ from benchmarks.perf.cases.ceilings import COPY, OPERATIONS, PRODUCT
 from benchmarks.perf.roofline import devices, prediction
 from benchmarks.perf.roofline.devices import (
     FILE,
-    Device,
-    described,
-    measured,
-    named,
+    DeviceSpec,
+    find_spec,
+    load_specs,
+    spec_from_records,
 )
 from tests.support.records import filled, record
 
@@ -45,8 +45,8 @@ def ceilings(threads=1, precision="float32", name="a CPU", time="2024-01-01", **
 
 
 def test_all_devices_are_described_with_a_source_and_a_year_each():
-    assert set(described()) == set(NAMES)
-    for device in described().values():
+    assert set(load_specs()) == set(NAMES)
+    for device in load_specs().values():
         assert len(device.source) > 20
         assert str(device.year) and 2010 < device.year < 2030
         assert "float32" in device.peak
@@ -59,12 +59,12 @@ def test_all_devices_are_described_with_a_source_and_a_year_each():
 
 @given(names)
 def test_a_device_is_found_whatever_the_case_of_its_letters(name):
-    assert named(name.lower()) is named(name.upper()) is described()[name]
+    assert find_spec(name.lower()) is find_spec(name.upper()) is load_specs()[name]
 
 
 def test_a_process_has_its_share_of_a_board():
     (board,) = [d for d in read_json(FILE, "devices")["devices"] if d["gpus"] > 1]
-    device = named(board["name"])
+    device = find_spec(board["name"])
     assert device.peak["float32"] * board["gpus"] == board["peak"]["float32"]
     assert device.bandwidth * board["gpus"] == board["bandwidth"]
     assert "one of the board's 2" in device.source
@@ -72,7 +72,7 @@ def test_a_process_has_its_share_of_a_board():
 
 @given(st.sampled_from(("bandwidth", "launch", "float32")), st.floats(max_value=0))
 def test_a_speed_that_is_not_above_0_is_refused_by_name(what, value):
-    device = named("A100")
+    device = find_spec("A100")
     change = {"peak": {"float32": value}} if what == "float32" else {what: value}
     with pytest.raises(ValueError, match=what):
         replace(device, **change)
@@ -107,17 +107,17 @@ def test_a_cpu_is_what_its_newest_ceilings_say():
         ceilings(threads=2, time="2024-01-03", **{COPY: 8e9}),
         ceilings(name="another", time="2024-01-03", **{COPY: 9e9}),
     ]
-    device = measured(made, "a CPU", 1)
+    device = spec_from_records(made, "a CPU", 1)
     assert (device.bandwidth, device.launch) == (7e9, 2e-6)
     assert device.peak == {"float32": 3e9, "bfloat16": 9e9}
     assert [device.is_of(record) for record in made] == [True, True, True, False, False]
-    assert measured(made, "a third", 1) is None
+    assert spec_from_records(made, "a third", 1) is None
 
 
 def test_ceilings_without_the_cost_of_an_operation_describe_nothing():
     old = ceilings()
     del old.values[OPERATIONS]
-    assert measured([old], "a CPU", 1) is None
+    assert spec_from_records([old], "a CPU", 1) is None
 
 
 def test_a_prediction_is_never_a_measurement(tmp_path, capsys):
@@ -133,7 +133,7 @@ def test_a_prediction_is_never_a_measurement(tmp_path, capsys):
     for each in kept:
         assert (each.kind, each.status) == ("prediction", "predicted")
         assert each.device.kind == "description"
-        assert Device(**each.details.device) == named("A100")
+        assert DeviceSpec(**each.details.device) == find_spec("A100")
         assert "+compile" not in each.details.implementation
     with pytest.raises(InputError, match="status 'same data' of a prediction"):
         records.replace(kept[0], status="same data")
@@ -143,7 +143,7 @@ def test_a_prediction_is_never_a_measurement(tmp_path, capsys):
 
 @given(st.floats(1e-6, 1e3), st.floats(1e-6, 1e3))
 def test_the_error_is_of_the_prediction_against_the_newest_measurement(predicted, seconds):
-    device = measured([ceilings()], "a CPU", 1)
+    device = spec_from_records([ceilings()], "a CPU", 1)
     of = {"row": "row", "implementation": "literal"}
 
     def timing(value, threads=1, time="2024"):
@@ -155,9 +155,11 @@ def test_the_error_is_of_the_prediction_against_the_newest_measurement(predicted
     made = record(Prediction, {"seconds": predicted}, status="predicted")
     made = records.replace(made, details=details)
     elsewhere = timing(5.0, threads=2)
-    found = prediction.beside(made, [timing(7.0, time="2023"), timing(seconds), elsewhere])
+    found = prediction.find_measurement(
+        made, [timing(7.0, time="2023"), timing(seconds), elsewhere]
+    )
     assert found.error_percent == pytest.approx(100 * (predicted - seconds) / seconds)
-    assert prediction.beside(made, [elsewhere]) is None
+    assert prediction.find_measurement(made, [elsewhere]) is None
 
 
 def test_the_cpu_at_hand_is_measured_only_where_no_record_is(monkeypatch):

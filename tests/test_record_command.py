@@ -27,7 +27,7 @@ from benchmarks.kinds import Equations, Measured, Verified
 from benchmarks.perf import case_records, device_record, session, threads
 from benchmarks.perf.cases import suites
 from benchmarks.perf.cases.suites import SUBJECTS
-from benchmarks.perf.roofline.devices import named
+from benchmarks.perf.roofline.devices import find_spec
 from benchmarks.perf.scaling.ladders import LADDERS
 from benchmarks.perf.targets import TARGETS, is_needed
 from tests.support.records import CPU
@@ -75,7 +75,7 @@ def device(monkeypatch, counted_elsewhere):
     }
     ladder = replace(LADDERS["dynamic-vectors"], sizes=(1, 2, 4), implementations=("factored",))
     monkeypatch.setattr(device_record, "LADDERS", {ladder.name: ladder})
-    monkeypatch.setattr(session, "local_device", lambda *_: named("A100"))
+    monkeypatch.setattr(session, "local_device", lambda *_: find_spec("A100"))
     monkeypatch.setattr(device_record, "is_needed", lambda case: case.subject.name in ASKED)
     monkeypatch.setattr(
         suites, "SUITES", {name: lambda seed, of=of: of for name, of in short.items()}
@@ -122,11 +122,11 @@ def test_what_is_recorded_is_published_once(device, tmp_path, published, capsys,
     assert len(records.load(published)) == n
 
 
-def test_a_recording_goes_on_where_it_ended(device, tmp_path, monkeypatch, capsys):
+def test_a_recording_resumes_where_it_ended(device, tmp_path, monkeypatch, capsys):
     packed = recorded(tmp_path, "--minutes", "1e-9")
     assert {r.kind for r in device_record.read(packed)} == {"verification"}
     printed = capsys.readouterr().out
-    assert f"so far: 5 cases are left ({', '.join(STAGES)}), run again" in printed
+    assert f"incomplete: 5 cases not done ({', '.join(STAGES)}); run the same" in printed
     assert "the file to send" not in printed
     recorded(tmp_path)
     assert "the file to send" in capsys.readouterr().out

@@ -24,12 +24,12 @@ from benchmarks.perf.flops.closed_forms import (
     seconds,
 )
 from benchmarks.perf.kernels import Kernel, dispatched
-from benchmarks.perf.roofline.devices import named
+from benchmarks.perf.roofline.devices import find_spec
 from benchmarks.perf.roofline.roofline import BOUNDS, predict
 from torch_impl.models import Captioner, Configuration
 
 CPU = torch.device("cpu")
-GPU = named("A100")
+GPU = find_spec("A100")
 amounts = st.integers(0, 10**12)
 kernels = st.lists(st.builds(Kernel, st.just("mm"), amounts, amounts), max_size=8)
 factors = st.floats(1.0, 100.0)
@@ -98,7 +98,7 @@ def test_products_are_as_fast_as_their_precision():
     half = [replace(product[0], precision="bfloat16")]
     assert predict(half, GPU, "tf32").seconds == 1e12 / GPU.peak["bfloat16"]
     with pytest.raises(ValueError, match="no peak in bfloat16, expected one of float32"):
-        predict(half, named("K80"))
+        predict(half, find_spec("K80"))
 
 
 @pytest.mark.parametrize("implementation", ["literal", "factored"])

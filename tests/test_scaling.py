@@ -18,7 +18,7 @@ from benchmarks.perf import resources, session
 from benchmarks.perf.cases.case import Case, Sizes, Work
 from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.kernels import dispatched
-from benchmarks.perf.roofline.devices import named
+from benchmarks.perf.roofline.devices import find_spec
 from benchmarks.perf.roofline.roofline import Prediction
 from benchmarks.perf.scaling import growth, saved_activations
 from benchmarks.perf.scaling.growth import Growth
@@ -230,17 +230,21 @@ def growth_of(power, expected, roofline, macs=True):
 
 
 def test_what_agrees_is_said_to_and_what_departs_is_explained():
-    assert growth_of(1.0, 1.0, 1.0).why().startswith("grows as the closed form: 1.00 is within")
-    slower = growth_of(0.5, 1.0, 1.0).why()
+    assert (
+        growth_of(1.0, 1.0, 1.0)
+        .explanation()
+        .startswith("grows as the closed form: 1.00 is within")
+    )
+    slower = growth_of(0.5, 1.0, 1.0).explanation()
     assert slower.startswith("grows more slowly than the closed form, 1.00: at 10 compute")
     assert "launch" in slower
     assert "outside the interval" in slower
-    faster = growth_of(1.5, 1.0, 1.0, macs=False).why()
+    faster = growth_of(1.5, 1.0, 1.0, macs=False).explanation()
     assert faster.startswith("grows faster than the count, 1.00")
 
 
 def test_the_command_measures_keeps_and_shows(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(session, "local_device", lambda *_: named("A100"))
+    monkeypatch.setattr(session, "local_device", lambda *_: find_spec("A100"))
     monkeypatch.setitem(LADDERS, "dynamic-vectors", SHORT)
     path, drawing = tmp_path / "s.jsonl", tmp_path / "s.svg"
     words = ["scale", "--only", "dynamic-v", "--tiny", "--seconds", "0.001", "--out", str(path)]
@@ -283,7 +287,7 @@ def test_the_command_measures_keeps_and_shows(tmp_path, capsys, monkeypatch):
 
 def test_a_ladder_is_printed_as_it_ends(tmp_path, capsys, monkeypatch):
     path, measure = tmp_path / "s.jsonl", growth.measure_ladder
-    monkeypatch.setattr(session, "local_device", lambda *_: named("A100"))
+    monkeypatch.setattr(session, "local_device", lambda *_: find_spec("A100"))
     monkeypatch.setitem(LADDERS, "dynamic-vectors", SHORT)
 
     def once(*arguments, **options):

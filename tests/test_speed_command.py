@@ -218,7 +218,7 @@ def test_curves_hold_the_other_half_at_v2_s(tmp_path):
     # every second is of one N_E
     assert (
         coefficient_curves.about(coefficient_curves.curves(made[::2]))
-        == f"{both}; of no decoder two sums were timed"
+        == f"{both}; no curve over the decoder: fewer than two coefficients timed"
     )
     assert coefficient_curves.about([]) == "nothing to draw yet"
 
@@ -228,7 +228,7 @@ def test_no_time_left_says_so(tmp_path, capsys):
     words = ["--only", "dynamic-layer", "--minutes", "1e-9"]
     assert main(["time", *QUICK, "--out", str(path), *words]) == 0
     assert not path.exists()
-    assert "2 cases are left, run again" in capsys.readouterr().out
+    assert "2 cases not done; run the same command to resume" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_one_command_for_a_gpu_verifies_measures_ceilings_and_times(tmp_path, mo
     only = ["ceilings", "xe-step", "dynamic-layer forward"]
     made = timed(tmp_path, "--suite", "gpu", "--only", *only, code=1)
     out = capsys.readouterr().out
-    assert "0 of 1 comparisons with the oracle hold" in out
+    assert "0 of 1 comparisons with the oracle pass" in out
     assert "FAILED: static_expansion output (literal)" in out
     assert made[0].kind == "verification"
     rows = {r.what.row for r in made[1:]}

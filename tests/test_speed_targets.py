@@ -17,8 +17,8 @@ from benchmarks.perf import targets
 from benchmarks.perf.cases import expansions, suites
 from benchmarks.perf.cases.case import Case, Sizes
 from benchmarks.perf.cases.ceilings import COPY, PRODUCT
-from benchmarks.perf.roofline.devices import named
-from benchmarks.perf.targets import BEST, TARGETS, Target, judge
+from benchmarks.perf.roofline.devices import find_spec
+from benchmarks.perf.targets import BEST, TARGETS, Target, evaluate_targets
 from benchmarks.report.sections import speed
 from tests.support.pages import files
 from tests.support.records import altered
@@ -47,12 +47,12 @@ def test_a_target_is_met_or_missed_by_the_whole_interval(low, high, expected):
     target = Target("it", STATIC.subject.name, "factored", targets.RATIO, 1.45)
     values = {"ratio": (low + high) / 2, "ratio low": low, "ratio high": high}
     made = [record(STATIC, "factored", values)]
-    (outcome,) = judge(made, [target])
+    (outcome,) = evaluate_targets(made, [target])
     assert outcome.verdict == expected
-    assert judge(made, [replace(target, device="cuda")])[0].verdict == "not run"
-    assert judge(made, [replace(target, implementation="auto")])[0].verdict == "not run"
-    assert judge(made, [replace(target, implementation=BEST)])[0].verdict == expected
-    assert judge([], [target])[0].verdict == "not run"
+    assert evaluate_targets(made, [replace(target, device="cuda")])[0].verdict == "not run"
+    assert evaluate_targets(made, [replace(target, implementation="auto")])[0].verdict == "not run"
+    assert evaluate_targets(made, [replace(target, implementation=BEST)])[0].verdict == expected
+    assert evaluate_targets([], [target])[0].verdict == "not run"
 
 
 def test_another_baseline_is_another_measurement(tmp_path, counted_elsewhere):
@@ -62,14 +62,14 @@ def test_another_baseline_is_another_measurement(tmp_path, counted_elsewhere):
     assert len(records.newest([*usual, *other])) == 2 * len(usual) == 8
     sizes = Sizes().tiny()
     target = Target("it", "dynamic-operator forward", "literal", targets.RATIO, 0, sizes)
-    assert judge(other, [target])[0].verdict == "not run"
-    assert judge(usual, [target])[0].verdict == "met"
+    assert evaluate_targets(other, [target])[0].verdict == "not run"
+    assert evaluate_targets(usual, [target])[0].verdict == "met"
 
 
 def test_small_quantities_are_bounded_above():
     made = [record(STATIC, "factored", {"saved ratio": 0.4, "ratio": 1.0})]
     for bound, expected in ((0.5, "met"), (0.3, "missed")):
-        (outcome,) = judge(
+        (outcome,) = evaluate_targets(
             made, [Target("it", STATIC.subject.name, "factored", targets.SAVED, bound)]
         )
         assert outcome.verdict == expected
@@ -84,8 +84,8 @@ def test_a_roofline_is_of_the_slower_of_bytes_and_operations():
     target = Target("it", STATIC.subject.name, "factored", targets.ROOFLINE, 0.5)
     found = targets.roofline(made[0], made)
     assert (found.value, found.low, found.high) == (0.5, 0.25, 1.0)
-    assert judge(made, [target])[0].verdict == "not settled"
-    assert judge(made[:1], [target])[0].verdict == "not run"
+    assert evaluate_targets(made, [target])[0].verdict == "not settled"
+    assert evaluate_targets(made[:1], [target])[0].verdict == "not run"
     made[0] = altered(made[0], values=made[0].values | {"flops": 80.0})
     assert targets.roofline(made[0], made).value == 1.0
 
@@ -95,10 +95,10 @@ def test_one_slower_shape_is_one_too_many():
     cases = [case for case in suites.random_shapes() if case.subject is suites.RANDOM_STATIC]
     values = {"ratio low": 1.2, "ratio high": 1.4, "floor": 1.1}
     made = [record(case, "auto", values, verdict="faster") for case in cases]
-    assert judge(made, [target])[0].verdict == "met"
-    assert judge(made[1:], [target])[0].verdict == "not settled"
+    assert evaluate_targets(made, [target])[0].verdict == "met"
+    assert evaluate_targets(made[1:], [target])[0].verdict == "not settled"
     made[3] = altered(made[3], verdict="slower")
-    (outcome,) = judge(made, [target])
+    (outcome,) = evaluate_targets(made, [target])
     assert (outcome.verdict, outcome.measured) == ("missed", "1 of 20")
 
 
@@ -112,7 +112,7 @@ def test_a_quicker_form_than_the_chosen_one_is_counted():
             record(case, "auto", auto, verdict="not settled"),
             record(case, "factored", quicker, verdict="faster"),
         ]
-        assert judge(made, [target])[0].measured == said
+        assert evaluate_targets(made, [target])[0].measured == said
 
 
 def test_a_machine_s_record_does_not_replace_another_s():
@@ -187,7 +187,7 @@ def test_a_gpu_s_target_that_was_not_run_has_the_roofline_s_prediction(ratio, la
         )
         for name, (seconds, graphed) in numbers.items()
     ]
-    device = named("A100").to_dict()
+    device = find_spec("A100").to_dict()
     made = [
         altered(r, case=case.recorded(), implementation=r.what.row, device=device) for r in made
     ]

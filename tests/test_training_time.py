@@ -19,7 +19,7 @@ from benchmarks.perf.cases.case import Case, Sizes
 from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.kernels import Kernel, dispatched
 from benchmarks.perf.roofline import training_time
-from benchmarks.perf.roofline.devices import named
+from benchmarks.perf.roofline.devices import find_spec
 from benchmarks.perf.roofline.training_time import (
     ScheduleStage,
     at_batch,
@@ -120,7 +120,7 @@ def test_an_end_to_end_step_has_its_backbone_beside_it(steps):
     steps(launch_bound)
     (record,) = [r for r in make_records("expansionnet_v2") if r.what.row == "ExpansionNet v2"]
     a, b, c, d = record.details.stages
-    device, backbone = named("A100"), training_time.schedules().backbone
+    device, backbone = find_spec("A100"), training_time.schedules().backbone
     a_image = 2 * backbone.passes * backbone.macs / device.peak["float32"]
     assert a.step_s == c.step_s == device.launch
     assert b.step_s == pytest.approx(device.launch + 48 * a_image)
@@ -201,7 +201,7 @@ def test_a_step_that_was_timed_on_the_device_is_taken_as_measured(steps):
     steps(launch_bound)
     sizes = Sizes(batch=48, dropout=0.3)
     case = Case(SUBJECTS["xe-step"], ("literal",), sizes)
-    device = Device(kind="cuda", name=named("A100").torch_name, threads=1)
+    device = Device(kind="cuda", name=find_spec("A100").torch_name, threads=1)
     timed = record(Timing, {"seconds": 0.5}, device=device)
     details = filled(Timing, row=case.row, implementation="literal")
     timed = records.replace(timed, details=details)

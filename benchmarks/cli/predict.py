@@ -20,17 +20,17 @@ from benchmarks.cli.options import add_records, own_records, thread_count
 from benchmarks.errors import InputError
 from benchmarks.perf.cases.case import COMPILED, Case
 from benchmarks.perf.roofline import compiled, prediction
-from benchmarks.perf.roofline.devices import CPU, Device, described, local_device, named
+from benchmarks.perf.roofline.devices import CPU, DeviceSpec, find_spec, load_specs, local_device
 from benchmarks.perf.roofline.roofline import BOUNDS
 from benchmarks.records import Record
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--device", help=f"{CPU} (default), as measured here, or {', '.join(described())}"
+        "--device", help=f"{CPU} (default), as measured here, or {', '.join(load_specs())}"
     )
     parser.add_argument(
-        "--threads", type=thread_count, default=1, help="of the CPU: a number or all (default: 1)"
+        "--threads", type=thread_count, default=1, help="CPU threads: a number or all (default: 1)"
     )
     case_options.configure(parser)
     parser.set_defaults(suite=None)  # the default is the device's
@@ -74,7 +74,10 @@ def _compile_kernels(arguments: argparse.Namespace) -> int:
     for record in calls:
         numbers = ", ".join(f"{name} {value:.4g}" for name, value in record.values.items())
         print(f"{record.what.row}\n    {numbers}")
-    print("compiled, not run: of both passes the most of any launch, and all bytes and FLOPs")
+    print(
+        "compiled, not run: maxima over the launches of both passes, of occupancy the minimum; "
+        "sums of bytes and FLOPs"
+    )
     return 0
 
 
@@ -86,7 +89,7 @@ def _predict(arguments: argparse.Namespace, path: Path | None) -> int:
     if on_cpu:
         device = local_device(torch.device(CPU), arguments.threads, known)
     else:
-        device = named(arguments.device)
+        device = find_spec(arguments.device)
     arguments.suite = arguments.suite or ("cpu" if on_cpu else "gpu")
     predicted: list[Record] = []
     lines: list[str] = []
@@ -110,7 +113,7 @@ def _predict(arguments: argparse.Namespace, path: Path | None) -> int:
     return 0
 
 
-def _cases(arguments: argparse.Namespace, device: Device) -> list[Case]:
+def _cases(arguments: argparse.Namespace, device: DeviceSpec) -> list[Case]:
     """The suite's timed cases, in the precisions that the device has a peak in."""
     for dtype in arguments.precision or ():
         try:
@@ -134,7 +137,7 @@ def _cases(arguments: argparse.Namespace, device: Device) -> list[Case]:
 
 
 def _with_measured(record: Record, known: Sequence[Record]) -> dict[str, Any]:
-    pair = prediction.beside(record, known)
+    pair = prediction.find_measurement(record, known)
     measured_here = pair and {
         "seconds": pair.measured.values["seconds"],
         "key": pair.measured.key,
@@ -151,7 +154,7 @@ def _lines(
     for record in predicted:
         numbers = record.values
         shares = ", ".join(f"{bound} {100 * numbers[f'{bound} share']:.0f} %" for bound in BOUNDS)
-        measured_here = prediction.beside(record, known)
+        measured_here = prediction.find_measurement(record, known)
         said = "not run"
         if measured_here:
             seconds = measured_here.measured.values["seconds"]
@@ -168,11 +171,11 @@ def _lines(
 
 
 def _print_devices() -> None:
-    for device in described().values():
+    for device in load_specs().values():
         peaks = ", ".join(f"{name} {peak / 1e12:.4g}" for name, peak in device.peak.items())
         print(
             f"{device.name:10}{device.year}  {device.bandwidth / 1e9:.4g} GB/s  "
             f"{(device.memory or 0) / 1e9:.4g} GB  TFLOP/s: {peaks}\n{'':10}{device.source}"
         )
-    launch = next(iter(described().values()))
+    launch = next(iter(load_specs().values()))
     print(f"launch {1e6 * launch.launch:.3g} us: {launch.launch_source}")

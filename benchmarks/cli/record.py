@@ -35,14 +35,14 @@ OPT_IN = "fused"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--suite", choices=DEVICES, required=True, help="of what kind of device")
+    parser.add_argument("--suite", choices=DEVICES, required=True, help="kind of device")
     parser.add_argument("--device", help="which one (default: cpu, or cuda for --suite gpu)")
     parser.add_argument(
         "--out",
         type=Path,
         required=True,
         metavar="DIR",
-        help="folder of the records and of the file to send; run again to go on there",
+        help="folder of the records and of the file to send; run again to resume",
     )
     add_data(parser, "the folder of real data, for --features")
     parser.add_argument(
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"\n{packed}: {len(session.records)} records, {len(data) / 1e6:.2g} MB", end=", ")
     if session.left:
         left = ", ".join(name for name, whole in done.items() if not whole)
-        print(f"what there is so far: {session.left} cases are left ({left}), run again")
+        print(f"incomplete: {session.left} cases not done ({left}); run the same command to resume")
     else:
         print("the file to send")
     return int(not right)
@@ -119,6 +119,6 @@ def _training(arguments: argparse.Namespace, device: torch.device) -> list[Recor
 
     def train(session: Session) -> Iterator[list[Record]]:
         for run in runs:
-            yield session.measured(run.title, run.key, run.make)
+            yield session.load_or_measure(run.title, run.key, run.make)
 
     return [RecordStage("training", "rows of the papers' tables, in their sizes", train)]

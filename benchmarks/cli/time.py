@@ -24,7 +24,7 @@ from benchmarks.perf import coefficient_curves
 from benchmarks.perf.candidates import check_timed, time_candidate
 from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.session import Session
-from benchmarks.perf.targets import amounts, judge, roofline
+from benchmarks.perf.targets import amounts, evaluate_targets, roofline
 from benchmarks.perf.timing import Budget
 from benchmarks.records import Record, of_kind
 from benchmarks.verify.conformance import (
@@ -66,7 +66,7 @@ def configure_measuring(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=thread_count,
         metavar="N",
-        help="of the CPU: numbers or all, pinned to as many cores where it computes",
+        help="CPU threads: numbers or all, pinned to as many cores where it computes",
     )
     parser.add_argument(
         "--seconds",
@@ -75,7 +75,10 @@ def configure_measuring(parser: argparse.ArgumentParser) -> None:
         help=f"for a case's rounds (default: {SECONDS:g})",
     )
     parser.add_argument(
-        "--minutes", type=above_0, help="begin no further case after so long; run again to go on"
+        "--minutes",
+        type=above_0,
+        metavar="N",
+        help="start no further case after N minutes; run again to resume",
     )
     parser.add_argument(
         "--no-flush",
@@ -137,17 +140,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(records.to_json(measuring.records), indent=2, sort_keys=True))
         return int(bool(not right or measuring.failed))
-    if judged := [one for one in judge(measuring.records) if one.evidence]:
+    if results := [one for one in evaluate_targets(measuring.records) if one.evidence]:
         print("\ntargets")
         rows = [
-            (j.target.what, j.target.bound_text, j.measured, j.verdict, j.device) for j in judged
+            (j.target.what, j.target.bound_text, j.measured, j.verdict, j.device) for j in results
         ]
         print("\n".join(f"  {line}" for line in grid(rows, left=5)))
     print(f"{path}: the records" if path else "no records kept of tiny sizes (--out keeps them)")
     if arguments.plot:
         print(f"{arguments.plot}: {coefficient_curves.about(curves)}")
     if measuring.left:
-        print(f"{measuring.left} cases are left, run again")
+        print(f"{measuring.left} cases not done; run the same command to resume")
     return int(bool(not right or measuring.failed))
 
 
@@ -176,7 +179,7 @@ def print_verification(record: Record, *, quiet: bool = False) -> bool:
     """Print how many comparisons with the oracle pass, and which fail; whether all pass."""
     passed, rows = record.values["held"], record.values["rows"]
     if not quiet:
-        print(f"{passed} of {rows} comparisons with the oracle hold")
+        print(f"{passed} of {rows} comparisons with the oracle pass")
         for row in record.details.rows:
             if not row.passed:
                 print(f"FAILED: {row.operator} {row.what} ({row.implementation})")
@@ -192,8 +195,8 @@ def lines(timed: Sequence[Record], known: Sequence[Record]) -> Iterator[str]:
     yield from (f"  {line}" for line in grid(rows, left=len(rows[0])))
     if "floor" in first.values:
         jumps = first.details.jumps
-        lost = f", {jumps} more thrown away: the clock jumped" if jumps else ""
-        yield f"  A/A floor {first.values['floor']:.3f}, {first.n} rounds{lost}"
+        jumped = f", {jumps} more discarded: the clock jumped" if jumps else ""
+        yield f"  A/A floor {first.values['floor']:.3f}, {first.n} rounds{jumped}"
     for name, why in first.details.unavailable.items():
         yield f"  {name}: not available ({why})"
 

@@ -112,7 +112,11 @@ def about(curves: Sequence[Curve]) -> str:
     drawn = {curve.half for curve in curves}
     if not drawn:
         return "nothing to draw yet"
-    left = "".join(f"; of no {half} two sums were timed" for half in AXES if half not in drawn)
+    left = "".join(
+        f"; no curve over the {half}: fewer than two coefficients timed"
+        for half in AXES
+        if half not in drawn
+    )
     return f"time and memory over expansion coefficients{left}"
 
 

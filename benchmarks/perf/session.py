@@ -15,7 +15,7 @@ from tqdm import tqdm
 from benchmarks import records
 from benchmarks.perf import case_records
 from benchmarks.perf.cases.case import Case
-from benchmarks.perf.roofline.devices import Device, local_device
+from benchmarks.perf.roofline.devices import DeviceSpec, local_device
 from benchmarks.perf.scaling import growth
 from benchmarks.perf.scaling.ladders import Ladder
 from benchmarks.perf.timing import Budget
@@ -68,7 +68,7 @@ class Session:
         self.records += known
         return known
 
-    def keep(self, new: Sequence[Record]) -> None:
+    def append(self, new: Sequence[Record]) -> None:
         """Append new records."""
         if self.path:
             records.append(new, self.path)
@@ -81,7 +81,7 @@ class Session:
         if not known:
             print("comparing every implementation with the oracle ...", file=sys.stderr)
             known = [case_records.verify(self.device, PROJECT_QUICK_EXAMPLES)]
-            self.keep(known)
+            self.append(known)
         return known[-1]
 
     def time(self, cases: Sequence[Case], *, strict: bool = False) -> Iterator[list[Record]]:
@@ -103,7 +103,7 @@ class Session:
                 flush=self.flush,
             )
             key = case_records.key(case, self.budget, described[threads], self.flush)
-            yield self.measured(case.row, key, measure, case.implementations)
+            yield self.load_or_measure(case.row, key, measure, case.implementations)
 
     def scale(
         self, ladders: Iterable[Ladder], *, tiny: bool, known: Sequence[Record] = ()
@@ -117,7 +117,7 @@ class Session:
             best = cache(partial(local_device, self.device, threads, [*known, *self.records]))
 
             def measure(
-                ladder: Ladder, threads: int = threads, best: Callable[[], Device] = best
+                ladder: Ladder, threads: int = threads, best: Callable[[], DeviceSpec] = best
             ) -> list[Record]:
                 return growth.measure_ladder(
                     ladder, self.device, threads, self.budget, best(), tiny=tiny
@@ -127,9 +127,9 @@ class Session:
             for ladder in bar:
                 bar.set_description(ladder.name)
                 key = growth.key(ladder, self.budget, described, tiny)
-                yield self.measured(ladder.name, key, partial(measure, ladder))
+                yield self.load_or_measure(ladder.name, key, partial(measure, ladder))
 
-    def measured(
+    def load_or_measure(
         self,
         row: str,
         key: str,
@@ -151,5 +151,5 @@ class Session:
             self.failed[row] = case_records.one_line(error)
             tqdm.write(f"\n{row}: FAILED ({self.failed[row]})", file=sys.stderr)
             return []
-        self.keep(new)
+        self.append(new)
         return new

@@ -139,7 +139,7 @@ def is_needed(case: Case) -> bool:
 
 
 @dataclass(frozen=True)
-class Judged:
+class TargetResult:
     """A target and its verdict on one device: met, missed, not settled, or not run."""
 
     target: Target
@@ -150,23 +150,25 @@ class Judged:
     estimate: Estimate | None = None
 
 
-def judge(known: Sequence[Record], targets: Sequence[Target] = TARGETS) -> list[Judged]:
+def evaluate_targets(
+    known: Sequence[Record], targets: Sequence[Target] = TARGETS
+) -> list[TargetResult]:
     """The verdict of each target on each device; the newest record of a slot counts."""
     devices: dict[tuple[str, str], list[Record]] = {}
     for record in records.of_kind(records.newest(known), Measured):
         devices.setdefault((record.device.kind, record.device.label), []).append(record)
     outcomes = []
     for target in targets:
-        judged = [
-            _judged(target, timings)
+        results = [
+            _evaluate(target, timings)
             for (kind, _), timings in devices.items()
             if kind == target.device
         ]
-        outcomes += list(filter(None, judged)) or [Judged(target)]
+        outcomes += list(filter(None, results)) or [TargetResult(target)]
     return outcomes
 
 
-def _judged(target: Target, timings: Sequence[Record]) -> Judged | None:
+def _evaluate(target: Target, timings: Sequence[Record]) -> TargetResult | None:
     """The verdict on one device; None if it was not measured there."""
     comparable = [
         record
@@ -187,7 +189,7 @@ def _judged(target: Target, timings: Sequence[Record]) -> Judged | None:
     if target.implementation == BEST:
         text += f" ({record.details.implementation})"
     verdict = target.verdict(estimate)
-    return Judged(target, text, record.device.label, verdict, (record,), estimate)
+    return TargetResult(target, text, record.device.label, verdict, (record,), estimate)
 
 
 def _with_warm_cache(record: Record) -> bool:
@@ -251,7 +253,7 @@ def amounts(values: Mapping[str, float]) -> list[str]:
     ]
 
 
-def _slower(target: Target, comparable: Sequence[Record]) -> Judged | None:
+def _slower(target: Target, comparable: Sequence[Record]) -> TargetResult | None:
     """The verdict on how many random shapes are slower than the baseline."""
     shapes = [
         record
@@ -268,7 +270,7 @@ def _slower(target: Target, comparable: Sequence[Record]) -> Judged | None:
     choice = target.subject == RANDOM_DYNAMIC.name
     wrong = sum(_chosen_wrongly(record, comparable) for record in shapes) if choice else 0
     text = f"{slower} of {len(shapes)}" + (f", {wrong} chosen wrongly" if wrong else "")
-    return Judged(target, text, shapes[0].device.label, verdict, tuple(shapes))
+    return TargetResult(target, text, shapes[0].device.label, verdict, tuple(shapes))
 
 
 def _chosen_wrongly(record: Record, comparable: Sequence[Record]) -> bool:

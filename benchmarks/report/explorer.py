@@ -20,7 +20,7 @@ from benchmarks import papers
 from benchmarks.perf.cases.least_bytes import BYTES
 from benchmarks.perf.flops import closed_forms, table_vi
 from benchmarks.perf.flops.closed_forms import Component, Length, Mixing
-from benchmarks.perf.roofline.devices import described
+from benchmarks.perf.roofline.devices import load_specs
 from benchmarks.perf.scaling import saved_activations
 from benchmarks.report.document import Page
 from torch_impl.layers.transformer import Mixer
@@ -89,7 +89,7 @@ def costs(state: Mapping[str, Any]) -> Costs:
         found[f"saved {form}"] = sum(
             saved(v, form) for saved in (_SAVED.get(encoder), _SAVED.get(decoder)) if saved
         )
-        for name, device in described().items():
+        for name, device in load_specs().items():
             if state["precision"] in device.peak:
                 at = {"peak": device.peak[state["precision"]], "bandwidth": device.bandwidth}
                 found[f"{name} {form}"] = sum(
@@ -231,7 +231,7 @@ def page() -> Page:
             "presets": presets(),
             "sizes": SIZES,
             "precisions": list(BYTES),
-            "devices": list(described()),
+            "devices": list(load_specs()),
             "rows": {name: words for name, (words, _) in ROWS.items()},
             "by_form": BY_FORM,
             "forms": FORMS,
@@ -288,7 +288,8 @@ def script() -> str:
         "captions": {"T1": lengths.mean, "T2": lengths.square, "T3": lengths.cube},
         "presets": presets(),
         "devices": [
-            {"name": d.name, "peak": d.peak, "bandwidth": d.bandwidth} for d in described().values()
+            {"name": d.name, "peak": d.peak, "bandwidth": d.bandwidth}
+            for d in load_specs().values()
         ],
     }
     return (

@@ -11,7 +11,7 @@ from benchmarks.files import slug
 from benchmarks.kinds import DenoisingRatio, Measured, Operations, Released, Verification
 from benchmarks.papers.cells import NOT_RUN
 from benchmarks.papers.claims import NOT_SETTLED, Verdict
-from benchmarks.perf.targets import judge
+from benchmarks.perf.targets import evaluate_targets
 from benchmarks.records import MEASURED, STATUSES, Record, of_kind
 from benchmarks.report import claims, sentences, sources, tables
 from benchmarks.report import paper as of_paper
@@ -206,7 +206,7 @@ def _denoised(made: Sequence[Record[Any]]) -> list[list[Cell]]:
 
 def _speed(made: Sequence[Record[Any]]) -> list[list[Cell]]:
     """A training step's target on one thread of each processor, and how many targets are met."""
-    outcomes = judge(made)
+    outcomes = evaluate_targets(made)
     counts = Counter(outcome.verdict for outcome in outcomes if outcome.measured)
     steps = [o for o in speed.one_thread(outcomes) if o.target.what == STEP]
     if not steps:
@@ -251,7 +251,7 @@ def _not_run(
     yield Paragraph(
         f"**{rows.count(False)} of {len(rows)} rows of the other tables**: each table says why."
     )
-    left = [o.target for o in judge(made) if not o.measured]
+    left = [o.target for o in evaluate_targets(made) if not o.measured]
     on_cpu = [target.what for target in left if target.device == "cpu"]
     if on_cpu:
         last = max((r.time for r in of_kind(made, Measured)), default="")[:10]

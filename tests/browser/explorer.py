@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from playwright.sync_api import Page
 
 from benchmarks.perf.cases.least_bytes import BYTES
-from benchmarks.perf.roofline.devices import described
+from benchmarks.perf.roofline.devices import load_specs
 from benchmarks.report import explorer
 from tests.browser.chromium import Site
 
@@ -31,7 +31,7 @@ def random_state(random: Random) -> dict[str, object]:
         "captions": random.choice(("MS-COCO", "T")),
         "precision": random.choice(list(BYTES)),
         "form": random.choice(explorer.FORMS),
-        "device": random.choice(list(described())),
+        "device": random.choice(list(load_specs())),
     }
 
 

@@ -52,9 +52,9 @@ CHOOSE = """() => [...document.querySelectorAll("table[data-long]")].every(table
     }));
 })"""
 NAMED = (
-    "of",
-    "over",
-    "on",
+    "case",
+    "size",
+    "device",
     "what",
     "where",
     "compared",

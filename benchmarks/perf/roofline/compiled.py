@@ -225,7 +225,7 @@ def usage(binary: bytes) -> tuple[int, int]:
     return int(numbers[1]), int(numbers[2])
 
 
-def measured(launched: Launch, shape: Shape, architecture: Architecture) -> Program:
+def compile_and_inspect(launched: Launch, shape: Shape, architecture: Architecture) -> Program:
     """Compile a launch, and read its resource usage."""
     compiled = launched.compile(architecture)
     registers, stack = usage(compiled.asm["cubin"])
@@ -253,7 +253,7 @@ def make_records(known: Iterable[Record] = ()) -> Iterator[Record]:
                     yield old[key]
                     continue
                 listed = launches(shape, precision)
-                programs = [measured(each, shape, architecture) for each in listed]
+                programs = [compile_and_inspect(each, shape, architecture) for each in listed]
                 yield records.make(
                     Compiled(
                         shape=str(shape),

@@ -31,7 +31,7 @@ CPU = "cpu"
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceSpec:
     """One accelerator, or some threads of a CPU."""
 
     name: str  # as on the command line; of a CPU with its threads
@@ -99,11 +99,11 @@ class _Sheets(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def described() -> dict[str, Device]:
+def load_specs() -> dict[str, DeviceSpec]:
     """All devices of `devices.json` by name, oldest first."""
     known = read_typed(FILE, _Sheets, "descriptions of devices")
     return {
-        board.name: Device(
+        board.name: DeviceSpec(
             name=board.name,
             source=board.source + (f"; one of the board's {n} GPUs" if n > 1 else ""),
             peak={name: value / n for name, value in board.peak.items()},
@@ -119,21 +119,21 @@ def described() -> dict[str, Device]:
     }
 
 
-def named(name: str) -> Device:
+def find_spec(name: str) -> DeviceSpec:
     """The device of `devices.json` with that name, in upper or lower case.
 
     Raises:
         InputError: there is none.
     """
-    for device in described().values():
+    for device in load_specs().values():
         if device.name.casefold() == name.casefold():
             return device
     raise InputError(
-        f"--device {name}: no such description, expected one of {CPU}, {', '.join(described())}"
+        f"--device {name}: no such description, expected one of {CPU}, {', '.join(load_specs())}"
     )
 
 
-def measured(known: Iterable[Record], name: str, threads: int) -> Device | None:
+def spec_from_records(known: Iterable[Record], name: str, threads: int) -> DeviceSpec | None:
     """The device by its newest ceilings of each precision; None if none were measured.
 
     ``name`` is that of records, ``threads`` are of the CPU, 0 for a GPU.
@@ -149,7 +149,7 @@ def measured(known: Iterable[Record], name: str, threads: int) -> Device | None:
     if not newest:
         return None
     last = max(newest.values(), key=lambda r: r.time)
-    return Device(
+    return DeviceSpec(
         name=f"{name}, {threads} thread{'s' if threads > 1 else ''}" if threads else name,
         source=f"measured {last.time[:10]}",
         peak={precision: record.values[PRODUCT] for precision, record in newest.items()},
@@ -161,15 +161,15 @@ def measured(known: Iterable[Record], name: str, threads: int) -> Device | None:
     )
 
 
-def local_device(device: torch.device, threads: int, known: Sequence[Record]) -> Device:
+def local_device(device: torch.device, threads: int, known: Sequence[Record]) -> DeviceSpec:
     """This device by its newest recorded ceilings; without any, they are measured now."""
     name = case_records.describe(device, threads).name
     used = threads if device.type == CPU else 0
-    local = measured(known, name, used)
+    local = spec_from_records(known, name, used)
     if local is None:
-        print("measuring what this device can do at best ...", file=sys.stderr)
+        print("measuring this device's ceilings ...", file=sys.stderr)
         case = suites.case("ceilings", ("device",))
         ceilings = case_records.time_case(case, device, threads, Budget(), strict=True)
-        local = measured(ceilings, name, used)
+        local = spec_from_records(ceilings, name, used)
     assert local is not None
     return local

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from benchmarks import kinds, records
 from benchmarks.perf.cases.case import UNAVAILABLE, Case
 from benchmarks.perf.kernels import dispatched
-from benchmarks.perf.roofline.devices import Device
+from benchmarks.perf.roofline.devices import DeviceSpec
 from benchmarks.perf.roofline.roofline import BOUNDS, Prediction, predict
 from benchmarks.records import Record
 
 TABLE = "roofline"
 
 
-def of_case(case: Case, implementation: str, device: Device) -> Prediction:
+def of_case(case: Case, implementation: str, device: DeviceSpec) -> Prediction:
     """Predict one call of the case's implementation on the device.
 
     Raises:
@@ -27,12 +27,12 @@ def of_case(case: Case, implementation: str, device: Device) -> Prediction:
     return predict(kernels, device, case.precision)
 
 
-def key(case: Case, device: Device) -> str:
+def key(case: Case, device: DeviceSpec) -> str:
     """Key of a case's predictions on a device."""
     return records.key_of([make_records, *case.subject.code], case.recorded(), device.to_dict())
 
 
-def make_records(case: Case, device: Device) -> tuple[list[Record], dict[str, str]]:
+def make_records(case: Case, device: DeviceSpec) -> tuple[list[Record], dict[str, str]]:
     """A record per implementation whose launches are known, and why the others' are not."""
     predictions: dict[str, Prediction] = {}
     unavailable = {}
@@ -55,7 +55,7 @@ def make_records(case: Case, device: Device) -> tuple[list[Record], dict[str, st
             values=values(prediction),
             status=records.PREDICTED,
             key=key(case, device),
-            device=described(device),
+            device=as_record_device(device),
         )
         for name, prediction in predictions.items()
     ]
@@ -74,13 +74,13 @@ def values(prediction: Prediction) -> dict[str, float]:
     }
 
 
-def described(device: Device) -> records.Device:
+def as_record_device(device: DeviceSpec) -> records.Device:
     """The device of a prediction's record: a description, not one that computed."""
     return records.Device(kind="description", name=device.name, threads=device.threads)
 
 
 @dataclass(frozen=True)
-class Beside:
+class PredictedAndMeasured:
     """A predicted time and the measured one."""
 
     predicted: Record
@@ -93,15 +93,15 @@ class Beside:
         return float(100 * (self.predicted.values["seconds"] / seconds - 1))
 
 
-def beside(predicted: Record, known: Sequence[Record]) -> Beside | None:
+def find_measurement(predicted: Record, known: Sequence[Record]) -> PredictedAndMeasured | None:
     """The newest measurement of the predicted case on the same device; None without one."""
     details = predicted.details
-    device = Device(**details.device)
+    device = DeviceSpec(**details.device)
     for record in sorted(records.of_kind(known, kinds.Timing), key=lambda r: r.time, reverse=True):
         same = (record.details.row, record.details.implementation) == (
             details.row,
             details.implementation,
         )
         if same and device.is_of(record):
-            return Beside(predicted, record)
+            return PredictedAndMeasured(predicted, record)
     return None

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from benchmarks.perf.kernels import Kernel
-from benchmarks.perf.roofline.devices import Device
+from benchmarks.perf.roofline.devices import DeviceSpec
 
 BOUNDS = ("compute", "memory", "launch")
 
@@ -38,7 +38,9 @@ class Prediction:
         return part / self.seconds if self.seconds else 0.0
 
 
-def predict(kernels: Iterable[Kernel], device: Device, precision: str = "float32") -> Prediction:
+def predict(
+    kernels: Iterable[Kernel], device: DeviceSpec, precision: str = "float32"
+) -> Prediction:
     """Roofline time of the kernels, in any order.
 
     With ``precision`` "tf32", float32 products run at the TF32 peak.

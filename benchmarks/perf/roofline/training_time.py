@@ -24,8 +24,8 @@ from benchmarks.perf.cases import self_critical
 from benchmarks.perf.cases.case import FULL_PRECISIONS, Case, Sizes
 from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.kernels import Kernel, dispatched
-from benchmarks.perf.roofline.devices import Device, described
-from benchmarks.perf.roofline.prediction import described as device_of_record
+from benchmarks.perf.roofline.devices import DeviceSpec, load_specs
+from benchmarks.perf.roofline.prediction import as_record_device
 from benchmarks.perf.roofline.roofline import predict
 from benchmarks.records import Record
 from torch_impl.layers.transformer import Mixer
@@ -129,7 +129,7 @@ def key(paper: str) -> str:
     """Key of the records of a paper's training times."""
     known = schedules()
     about = to_builtins((known.papers[paper], known.data, known.backbone))
-    devices = [device.to_dict() for device in described().values()]
+    devices = [device.to_dict() for device in load_specs().values()]
     return records.key_of(make_records, paper, about, devices)
 
 
@@ -138,7 +138,7 @@ class _Column:
     """A paper's times on one device in one precision."""
 
     schedule: Schedule  # of the training
-    device: Device
+    device: DeviceSpec
     precision: str  # of matrix products
     timings: Sequence[Record]  # measured steps, used in place of predictions
 
@@ -190,14 +190,14 @@ def make_records(paper: str, timed: Iterable[Record] = ()) -> list[Record]:
     """
     schedule = schedules().papers[paper]
     timings = records.of_kind(timed, Timing)
-    device = described()[schedule.device]
+    device = load_specs()[schedule.device]
     own = device.name, schedule.precision
-    known = described().values()
+    known = load_specs().values()
     every = [
         (d.name, precision) for d in known for precision in FULL_PRECISIONS if precision in d.peak
     ]
     found = {
-        (name, precision): _Column(schedule, described()[name], precision, timings).numbers()
+        (name, precision): _Column(schedule, load_specs()[name], precision, timings).numbers()
         for name, precision in dict.fromkeys([own, *every])
     }
     columns, stages = found[own]
@@ -227,7 +227,7 @@ def make_records(paper: str, timed: Iterable[Record] = ()) -> list[Record]:
             values=values,
             status=records.PREDICTED,
             key=key(paper),
-            device=device_of_record(device),
+            device=as_record_device(device),
         )
         for row, values in columns.items()
     ]

@@ -15,7 +15,7 @@ from benchmarks.perf import threads as cpu_threads
 from benchmarks.perf.cases.case import UNAVAILABLE, settings
 from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.kernels import dispatched
-from benchmarks.perf.roofline.devices import Device
+from benchmarks.perf.roofline.devices import DeviceSpec
 from benchmarks.perf.roofline.roofline import BOUNDS, Prediction, predict
 from benchmarks.perf.scaling.ladders import Ladder
 from benchmarks.perf.timing import Budget, measure
@@ -45,7 +45,7 @@ class Growth:
         """The exponent of the time."""
         return measured_exponent(self.sizes, self.rounds)
 
-    def why(self) -> str:
+    def explanation(self) -> str:
         """Whether the time grows as the closed form, and if not, what the data say of it.
 
         Shares are of the predicted time, by what bounds a kernel; the rate is FLOPs over measured
@@ -90,7 +90,7 @@ def measure_ladder(
     device: torch.device,
     threads: int,
     budget: Budget,
-    local: Device,
+    local: DeviceSpec,
     *,
     tiny: bool = False,
 ) -> list[Record]:
@@ -141,7 +141,7 @@ def measure_ladder(
                 predicted_s=[p.seconds for p in growth.predicted],
                 shares=[{bound: p.share(bound) for bound in BOUNDS} for p in growth.predicted],
                 ceilings=local.to_dict(),
-                why=growth.why(),
+                why=growth.explanation(),
             ),
             paper="all",
             table=TABLE,

@@ -17,11 +17,11 @@ from benchmarks.papers.cells import NOT_RUN
 from benchmarks.papers.paired import grouped
 from benchmarks.perf import coefficient_curves
 from benchmarks.perf.roofline.compiled import V2
-from benchmarks.perf.roofline.devices import described
-from benchmarks.perf.roofline.prediction import Beside, beside
+from benchmarks.perf.roofline.devices import load_specs
+from benchmarks.perf.roofline.prediction import PredictedAndMeasured, find_measurement
 from benchmarks.perf.roofline.roofline import BOUNDS
 from benchmarks.perf.scaling import curves
-from benchmarks.perf.targets import RATIO, Judged, amounts, judge, roofline
+from benchmarks.perf.targets import RATIO, TargetResult, amounts, evaluate_targets, roofline
 from benchmarks.records import Record, of_kind
 from benchmarks.report import sources
 from benchmarks.report.document import (
@@ -73,15 +73,15 @@ def sections(records: Sequence[Record]) -> list[Section]:
 
 def targets(records: Sequence[Record]) -> Section:
     """Every target and its verdict; for those not run, the roofline's prediction."""
-    outcomes = judge(of_kind(records, Measured))
+    outcomes = evaluate_targets(of_kind(records, Measured))
     known = [outcome for outcome in outcomes if outcome.evidence]
     blocks: list[Block] = [_verdicts(outcomes), Paragraph(LITERAL), Paragraph(METHOD)]
     ratios = [outcome for outcome in known if outcome.target.quantity == RATIO]
     if ratios:
-        about = "How many times as fast as the plain form, with 95 % intervals, against each target"
+        about = "Speedup over the plain form, with 95 % intervals, against each target"
         drawn = [record for outcome in ratios for record in outcome.evidence]
         blocks.append(Figure("speed-targets", about, drawn, partial(_forest, ratios)))
-    columns = ("what", "target", "measured", "on", "verdict")
+    columns = ("what", "target", "measured", "device", "verdict")
     rows = [_target(outcome) for outcome in known]
     if rows:
         blocks.append(Table("speed-targets", "Targets, measured", columns, rows))
@@ -95,18 +95,18 @@ def targets(records: Sequence[Record]) -> Section:
     ]
     if left:
         about = "Targets, not run; the roofline's prediction is a bound, and no measurement"
-        what = ("what", "target", "on", "predicted")
+        what = ("what", "target", "device", "predicted")
         blocks.append(Table("speed-not-run", about, what, left, folded=True))
     return Section("Speed targets", blocks)
 
 
-def _predicted(outcome: Judged, made: Sequence[Record]) -> Cell:
+def _predicted(outcome: TargetResult, made: Sequence[Record]) -> Cell:
     """The ratio predicted for the newest GPU, its share of launches, and CUDA graphs' gain."""
     target = outcome.target
     if target.device != "cuda" or target.quantity != RATIO:
         return "not predicted"
     rows = [r for r in made if target.is_of(r.details.case) and "graphed seconds" in r.values]
-    for device in reversed(described()):
+    for device in reversed(load_specs()):
         here = {r.details.implementation: r for r in rows if r.details.device["name"] == device}
         literal = here.pop(target.baseline, None)
         if literal is None or not here:
@@ -126,7 +126,7 @@ def _predicted(outcome: Judged, made: Sequence[Record]) -> Cell:
     return "not predicted"
 
 
-def _verdicts(outcomes: Sequence[Judged]) -> Box:
+def _verdicts(outcomes: Sequence[TargetResult]) -> Box:
     """The numbers of verdicts, in a sentence."""
     found = Counter(outcome.verdict for outcome in outcomes)
     left = Counter(o.target.device for o in outcomes if o.verdict == "not run")
@@ -140,14 +140,14 @@ def _verdicts(outcomes: Sequence[Judged]) -> Box:
     return Box("speed" if known else "not run", "; ".join(said) + ".", drawn)
 
 
-def one_thread(outcomes: Sequence[Judged]) -> list[Judged]:
+def one_thread(outcomes: Sequence[TargetResult]) -> list[TargetResult]:
     """The verdicts on one thread of every processor."""
     return [o for o in outcomes if o.evidence and o.evidence[0].device.threads == 1]
 
 
 def headline(made: Sequence[Record]) -> list[Figure]:
     """A figure of the ratios on one thread of every processor."""
-    shown = [o for o in one_thread(judge(made)) if o.target.quantity == RATIO]
+    shown = [o for o in one_thread(evaluate_targets(made)) if o.target.quantity == RATIO]
     if not shown:
         return []
     about = (
@@ -158,24 +158,24 @@ def headline(made: Sequence[Record]) -> list[Figure]:
     return [Figure("speed-headline", about, drawn, partial(_forest, shown))]
 
 
-def _forest(outcomes: Sequence[Judged]) -> str:
+def _forest(outcomes: Sequence[TargetResult]) -> str:
     """A forest plot with a row per target and device."""
     rows: dict[str, dict[str, Any]] = {}
     for outcome in outcomes:
         row = rows.setdefault(f"{outcome.target.what} ({outcome.device})", {})
         row[outcome.verdict] = outcome.estimate
         row["target"] = outcome.target.bound
-    return figures.forest(rows, "times as fast", ["target"])
+    return figures.forest(rows, "speedup", ["target"])
 
 
-def _bound(outcome: Judged) -> Value:
+def _bound(outcome: TargetResult) -> Value:
     """The target's bound and date."""
     target = outcome.target
     place = sources.targets(target.device)
     return Value(printed=target.bound_text, detail=f"since {target.date}", source=place)
 
 
-def _target(outcome: Judged) -> list[Cell]:
+def _target(outcome: TargetResult) -> list[Cell]:
     made, target = outcome.evidence, outcome.target
     device = outcome.device or f"a {WHERE[target.device]}"
     found = None
@@ -198,7 +198,7 @@ def against_roofline(records: Sequence[Record]) -> Section:
     if not made:
         how = "Nothing was predicted: `captionbench predict` does, with `--device A100` for a GPU."
         return Section("Beside the roofline", [*blocks, Box(NOT_RUN, how)])
-    pairs = [(record, beside(record, records)) for record in made]
+    pairs = [(record, find_measurement(record, records)) for record in made]
     known = [pair for _, pair in pairs if pair]
     if known:
         slower = f"{-median(pair.error_percent for pair in known):.0f} % below what was measured"
@@ -219,12 +219,15 @@ def against_roofline(records: Sequence[Record]) -> Section:
         ]
         for r, pair in pairs
     ]
-    columns = ("of", "implementation", "on", "predicted ms", "measured ms", "error", "kernels")
+    columns = (
+        *("case", "implementation", "device"),
+        *("predicted ms", "measured ms", "error", "kernels"),
+    )
     blocks.append(Table("roofline", "Predicted, and measured where it was", columns, rows, True))
     return Section("Beside the roofline", blocks)
 
 
-def _faster(known: Sequence[Beside]) -> str:
+def _faster(known: Sequence[PredictedAndMeasured]) -> str:
     """Which measurements are faster than their roofline, and why that can be."""
     found = [pair for pair in known if pair.error_percent > 0]
     if not found:
@@ -234,9 +237,9 @@ def _faster(known: Sequence[Beside]) -> str:
     )
     most = max(pair.error_percent for pair in found)
     return (
-        f" {len(found)} of them is passed, by at most {most:.0f} % ({names}): a ceiling is the "
-        "median of varying copies and products of one session, and bytes that stay in a cache are "
-        "faster than a copy."
+        f" Faster than their roofline: {len(found)}, by at most {most:.0f} % ({names}). A ceiling "
+        "is the median of varying copies and products of one session, and bytes that stay in a "
+        "cache are faster than a copy."
     )
 
 
@@ -267,12 +270,12 @@ def compiled(records: Sequence[Record]) -> Section:
         for each in zip(*(record.details.programs for record in made), strict=True)
     ]
     title = "Each launch of v2's encoder layer and decoder layer, compiled, not run"
-    columns = ("kernel", "of", "precision", *names)
+    columns = ("kernel", "case", "precision", *names)
     blocks.append(Table("compiled-launches", title, columns, launches, folded=True))
     title = "The most registers, spills and shared memory and the least occupancy of any launch; "
     rows = [[*key, *_compiled(made, [r.values for r in made])] for key, made in calls.items()]
     title += "bytes and FLOPs of all, compiled, not run"
-    blocks.append(Table("compiled", title, ("of", "precision", *names), rows, folded=True))
+    blocks.append(Table("compiled", title, ("case", "precision", *names), rows, folded=True))
     return Section("Kernels, compiled, not run", blocks)
 
 
@@ -295,7 +298,7 @@ def _compiled(made: Sequence[Record], numbers: Sequence[Mapping[str, float]]) ->
 def _times(predicted: Sequence[Record], records: Sequence[Record]) -> str:
     rows: dict[str, dict[str, Any]] = {}
     for record in predicted:
-        pair, details = beside(record, records), record.details
+        pair, details = find_measurement(record, records), record.details
         if pair:
             is_plain = pair.measured.details.verdict == "baseline"
             row = rows.setdefault(reduce(lambda of, w: of.replace(w, ""), USUAL, details.row), {})
@@ -341,7 +344,7 @@ def scaling(records: Sequence[Record]) -> Section:
         about = f"Time over size on {device}; dotted: as the closed form grows"
         drawings = (partial(curves.draw, drawn, a_row) for a_row in (3, 1))
         blocks.append(Figure(slug("scaling", device), about, drawn, *drawings))
-    columns = ("of", "over", "on", "exponent", *GROWTH, "why")
+    columns = ("case", "size", "device", "exponent", *GROWTH, "why")
     rows = [_growth(record) for record in made]
     blocks.append(Table("scaling", "Exponents of time and of counted bytes", columns, rows))
     return Section("Growth", blocks)
@@ -386,14 +389,8 @@ def timed(made: Sequence[Record]) -> Section:
             "Medians of many rounds with 95 % intervals; a roofline is by the copies and products "
             "measured on the same device",
             (
-                "of",
-                "implementation",
-                "on",
-                "ms",
-                "times as fast",
-                "is",
-                "of its roofline",
-                "counted",
+                *("case", "implementation", "device", "ms", "speedup", "verdict"),
+                *("fraction of roofline", "counted"),
             ),
             [_row(record, made) for record in ordered if "seconds" in record.values],
             folded=True,
@@ -406,7 +403,7 @@ def timed(made: Sequence[Record]) -> Section:
         for name, n in r.values.items()
     ]
     if counted:
-        columns = ("of", "implementation", "on", "what", "value")
+        columns = ("case", "implementation", "device", "what", "value")
         blocks.append(
             Table(
                 "speed-counted",
@@ -453,7 +450,7 @@ def _row(record: Record, made: Sequence[Record]) -> list[Cell]:
 def devices() -> Section:
     """The devices that rooflines describe."""
     rows: list[list[Cell]] = []
-    for device in described().values():
+    for device in load_specs().values():
         place = sources.find(sources.DEVICES, f'"name": "{device.name}"')
         numbers = (
             str(device.year),
@@ -463,7 +460,7 @@ def devices() -> Section:
         )
         shown = (Value(printed=text, source=place) for text in numbers)
         rows.append([device.name, *shown, Folded("source", device.source)])
-    launch = next(iter(described().values())).launch_source
+    launch = next(iter(load_specs().values())).launch_source
     about = (
         f"GPUs by their vendors' data sheets, dense; assumed: {launch}. A CPU is described by its "
         "measured ceilings"
