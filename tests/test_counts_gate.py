@@ -39,7 +39,7 @@ def counted():
 def test_operations_and_saved_bytes_are_the_baseline_s(counted):
     baseline = json.loads(counts.BASELINE.read_text())
     changed = counts.differences(counted, baseline)
-    assert not changed, "if that is meant, say why, and: captionbench counts --renew"
+    assert not changed, "if intended: captionbench counts --renew, and say why in the commit"
     assert sum("saved bytes" in held for held in baseline.values()) >= 14
 
 

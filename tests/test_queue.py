@@ -130,7 +130,7 @@ def test_killed_again_and_again_it_resumes_to_the_same_records(
 def test_without_time_nothing_is_begun_and_what_is_left_is_said(tmp_path, capsys):
     assert reproduce(tmp_path, "--minutes", "1e-9") == (0, [])
     printed = capsys.readouterr()
-    assert "16 runs are left, run again" in printed.out
+    assert "16 runs not done; run the same command to resume" in printed.out
     assert "rows done 0, left 4; runs left 16" in printed.err
 
 

@@ -118,7 +118,7 @@ def test_a_backward_pass_that_is_wrong_at_these_sizes_alone_is_wrong(
     where = f"{written(tmp_path, text)}:f"
     assert not compared(where, "feed_forward", sizes=SMALL).failed
     found = compared(where, "feed_forward", sizes=SMALL, passes=candidates.BOTH)
-    assert found.failed.startswith("its answer in call 1 at these sizes is not ours")
+    assert found.failed.startswith("call 1: output differs from ours")
 
 
 def test_a_slow_candidate_is_slower(tmp_path, times_alone, compared):
@@ -142,7 +142,7 @@ def drift(X):
     return 0.01 * (len(calls) > 5)
 """
     found = compared(f"{written(tmp_path, text)}:f", "feed_forward", sizes=SMALL)
-    assert re.match(r"its answer in call 6 at these sizes is not ours: error 0\.", found.failed)
+    assert re.match(r"call 6: output differs from ours: error 0\.", found.failed)
     assert "FAILED" in found.lines()[-1]
 
 
@@ -184,7 +184,7 @@ def test_an_answer_that_was_computed_before_the_call_is_impossibly_quick(
     # of a device ten times slower, so that handing over is far below it on a busy machine too
     monkeypatch.setattr(candidates, "_roofline", lambda *work: 10 * roofline(*work))
     found = compared(where, "feed_forward")
-    assert found.failed.startswith("it takes less than half the time of the roofline")
+    assert found.failed.startswith("faster than half the roofline's time")
     monkeypatch.setattr(candidates, "_roofline", lambda *_: 0.0)
     assert not compared(where, "feed_forward").failed
 
@@ -217,7 +217,7 @@ def test_the_commands_time_what_they_have_verified(in_a_hurry, capsys):
     printed = capsys.readouterr().out
     for passes in (candidates.FORWARD, candidates.BOTH):
         assert f"layer_norm, {passes}: batch=1, L=3, d=4, dtype=float32, threads=1" in printed
-    assert "answers were ours, and it was verified again afterwards" in printed
+    assert "outputs equal ours; verified again afterwards" in printed
     assert main(["verify", *claim, "--quick", "--time", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [times["passes"] for times in found["time"]] == [candidates.FORWARD, candidates.BOTH]

@@ -352,7 +352,7 @@ def test_ctrl_c_says_how_to_go_on_also_before_a_checkpoint(whole, tmp_path, monk
     with monkeypatch.context() as patch:
         patch.setattr(training, "cross_entropy", interrupted)
         assert main(*TRAIN, "--out", folder) == cli.EXIT_INTERRUPTED
-    said = f"interrupted; {folder}: --resume continues from what was saved last, if anything was"
+    said = f"interrupted; {folder}: --resume continues from the last checkpoint, if any"
     assert capsys.readouterr().err.endswith(f"captionbench: {said}\n")
     assert main(*TRAIN, "--out", folder, "--resume") == 0
     assert f"{folder}: no checkpoint to resume from" in capsys.readouterr().err

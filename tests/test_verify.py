@@ -280,6 +280,9 @@ def test_the_operators_are_listed_with_their_signatures_and_conventions(capsys):
     for operator in OPERATORS.values():
         assert operator.signature in printed
     assert "Psi divides each row by its sum plus an epsilon of 1e-9" in printed
+    assert re.search(
+        rf"^directional derivative +float64 +{tolerances.DIFFERENCES:g} +itself$", printed, re.M
+    )
     assert verify("--list", "--json") == 0
     listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
     assert "block" in listed["static_expansion"]["properties"]

@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--weights",
         choices=("float32", "float16"),
         default="float32",
-        help="of the decoder, on a CPU: with few images, 16 bits are quicker (default: float32)",
+        help="dtype of the decoder on a CPU: 16 bits are quicker for few images (default: float32)",
     )
     with_pictures = parser.add_argument_group("with pictures")
     with_pictures.add_argument(
@@ -55,13 +55,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--overlay", type=Path, metavar="DIR", help="draw where the model looked for each word"
     )
     with_pictures.add_argument(
-        "--head", type=int, metavar="N", help="of the overlay, counted from 0 (default: their mean)"
+        "--head",
+        type=int,
+        metavar="N",
+        help="attention head of the overlay, from 0 (default: their mean)",
     )
     with_pictures.add_argument(
         "--skip-bad", action="store_true", help="leave out files that are no whole pictures"
     )
     with_pictures.add_argument(
-        "--backbone", choices=BACKBONES, help="of a checkpoint that does not name its own"
+        "--backbone", choices=BACKBONES, help="backbone of a checkpoint that does not name its own"
     )
     with_pictures.add_argument(
         "--words",

@@ -36,5 +36,5 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         print("\n".join(changed) or f"all {len(rows)} as in {BASELINE.name}")
         if changed:
-            print("if that is meant, say why in the commit, and: captionbench counts --renew")
+            print("if intended: captionbench counts --renew, and say why in the commit")
     return int(bool(changed))

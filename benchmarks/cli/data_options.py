@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser, *, required: bool = True) -> None
         help="the embedded, generated scenes (default: 2000,250,250)",
     )
     data.add_argument(
-        "--moving", action="store_true", help="of --scenes: moving ones, each a few frames"
+        "--moving", action="store_true", help="with --scenes: moving scenes, a few frames each"
     )
     source.add_argument(
         "--karpathy", type=Path, metavar="JSON", help="captions and splits in Karpathy's layout"

@@ -46,14 +46,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="where it is written"
     )
-    parser.add_argument("--name", help="of the data set (default: that of the folder)")
+    parser.add_argument("--name", help="name of the data set (default: the folder's)")
     parser.add_argument(
         "--split-percent",
         type=_shares,
         metavar="TRAIN,VAL,TEST",
         help="per cent, where the file has no splits (default: 80,10,10)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the splits (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the splits (default: 0)")
     parser.add_argument(
         "--min-count",
         type=int,

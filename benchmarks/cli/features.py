@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=PER_THREAD,
         help=f"photographs at a time, a thread (default: {PER_THREAD})",
     )
-    parser.add_argument("--dtype", choices=DTYPES, default="float16", help="of the shards")
+    parser.add_argument("--dtype", choices=DTYPES, default="float16", help="dtype of the shards")
     add_json(parser)
 
 

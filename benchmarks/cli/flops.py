@@ -63,7 +63,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--length", type=int, default=FEATURES, help=f"features of an image (default {FEATURES})"
     )
     work.add_argument(
-        "--caption-length", type=int, metavar="T", help="of every caption (default: see --data)"
+        "--caption-length",
+        type=int,
+        metavar="T",
+        help="length of every caption (default: see --data)",
     )
     work.add_argument(
         "--num-images", type=at_least(1), default=IMAGES, metavar="N", help=f"(default {IMAGES})"

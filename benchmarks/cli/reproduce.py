@@ -71,7 +71,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="do so many runs side by side, on one thread each (default: one after the other)",
     )
-    parser.add_argument("--minutes", type=above_0, help="begin no further run after so long")
+    parser.add_argument(
+        "--minutes",
+        type=above_0,
+        metavar="N",
+        help="start no further run after N minutes; run again to resume",
+    )
     parser.add_argument("--list", action="store_true", help="print the tables and their forms")
     add_json(parser)
 
@@ -129,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
     if on_record:
         print(f"{on_record} of {len(runs)} runs are on record, and were not done again")
     if left:
-        print(f"{left} runs are left, run again")
+        print(f"{left} runs not done; run the same command to resume")
     if arguments.out.exists():
         folder = "" if own else f" --records {arguments.out.parent}"
         for paper in dict.fromkeys(experiment.paper for experiment in experiments):

@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--status",
         choices=STATUSES,
-        help="of records of this status alone: embedded say (default: of a cell the best)",
+        help="use only records of this status (default: the best of each cell)",
     )
     add_lengths(parser)
 

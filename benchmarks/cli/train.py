@@ -43,7 +43,7 @@ OF_MODEL = (
     *("num_encoder_layers", "num_decoder_layers"),
 )
 """Options that set fields of the model."""
-_GOES_ON = "--resume continues from what was saved last, if anything was"
+RESUME_HINT = "--resume continues from the last checkpoint, if any"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--vocabulary-of",
         type=Path,
         metavar="CHECKPOINT",
-        help="keep the words of another run in place of the data's own",
+        help="use another run's vocabulary",
     )
     pictures = parser.add_argument_group("pictures, for the stages that train the backbone too")
     pictures.add_argument(
@@ -99,7 +99,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "kept of a run whose loss was not finite",
     )
     training.add_argument(
-        "--warm-up", type=int, metavar="STEPS", help="of the recipe's stages that have one"
+        "--warm-up", type=int, metavar="STEPS", help="warm-up of the recipe's stages that have one"
     )
     training.add_argument("--epochs", type=int, metavar="N")
     training.add_argument("--batch-size", type=int, metavar="CAPTIONS")
@@ -110,15 +110,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=DROPOUTS,
         help="what an expansion drops going forward: values, or whole vectors, which is quicker",
     )
-    training.add_argument("--captions-per-image", type=int, metavar="N", help="of one encoding")
+    training.add_argument(
+        "--captions-per-image", type=int, metavar="N", help="captions per encoded image"
+    )
     training.add_argument("--seed", type=at_least(0, 2**63 - 1), default=0, metavar="N")
-    training.add_argument("--minutes", type=above_0, metavar="N", help="stop in time")
+    training.add_argument(
+        "--minutes", type=above_0, metavar="N", help="stop after N minutes, with a checkpoint"
+    )
     training.add_argument(
         "--device", default="cpu", help="under torchrun, cuda is each process's own GPU"
     )
     computed = parser.add_argument_group("computation")
     computed.add_argument(
-        "--accumulate", type=int, default=1, metavar="N", help="parts to compute a batch in"
+        "--accumulate",
+        type=int,
+        default=1,
+        metavar="N",
+        help="gradient accumulation: micro-batches per batch",
     )
     computed.add_argument("--precision", choices=PRECISIONS, default="float32")
     computed.add_argument(
@@ -130,8 +138,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--sampling",
         choices=SAMPLINGS,
         default="as-run",
-        help="in self-critical stages, by prefixes under dropout masks of each token's own, under "
-        "one mask a sample, layer and position, or without dropout (default: as-run)",
+        help="dropout while sampling in self-critical stages: as-run (a new mask per token, "
+        "prefixes recomputed), shared (one mask per sample, layer and position), or off "
+        "(default: as-run)",
     )
     kept = parser.add_argument_group("folder")
     kept.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run's folder")
@@ -171,10 +180,10 @@ def run(arguments: argparse.Namespace) -> int:
                     sys.exit(EXIT_BAD_INPUT)
                 raise
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{arguments.out}: {_GOES_ON}") from None
+        raise KeyboardInterrupt(f"{arguments.out}: {RESUME_HINT}") from None
     except ProcessGroupError as error:
         raise InputError(
-            f"{error}; {arguments.out}: {_GOES_ON}, with any number of processes"
+            f"{error}; {arguments.out}: {RESUME_HINT}, with any number of processes"
         ) from error
 
 

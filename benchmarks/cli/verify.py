@@ -21,6 +21,15 @@ from benchmarks.verify.conformance import FAILED, NOT_RUN, Verdict
 from benchmarks.verify.operators import OPERATORS, Operator, Property, get_operator
 from benchmarks.verify.process import CALL_TIMEOUT, MEMORY, Isolated, Limits
 from benchmarks.verify.settings import SETTINGS
+from benchmarks.verify.tolerances import (
+    DIFFERENCES,
+    FLOAT32_GRADIENT,
+    FLOAT64,
+    LITERAL_FACTOR,
+    SMOOTHED,
+    ULPS,
+    UNITS,
+)
 
 # PyTorch is imported only where it is needed, so that --list and --help are quick
 if TYPE_CHECKING:
@@ -39,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--examples", type=int, metavar="N", help="cases for each property")
     parser.add_argument("--quick", action="store_true", help="few cases for each property")
     parser.add_argument(
-        "--seed", type=int, metavar="N", help="of the cases (default: another one in each run)"
+        "--seed", type=int, metavar="N", help="seed of the cases (default: another one in each run)"
     )
     parser.add_argument(
         "--time-limit",
@@ -202,7 +211,7 @@ def _verify_own(arguments: argparse.Namespace) -> int:
     usual, quick = conformance.PROJECT_EXAMPLES, conformance.PROJECT_QUICK_EXAMPLES
     examples = arguments.examples or (quick if arguments.quick else usual)
     found: list[Verified] = []
-    header = "operator", "equations", "of", "implementation", "dtype", "device", "cases"
+    header = "operator", "equations", "compared", "implementation", "dtype", "device", "cases"
     if not arguments.json:
         print(_line((*header, "worst error", "bound", "verdict")))
     for row in table.rows(
@@ -235,6 +244,7 @@ def _line(cells: Sequence[str]) -> str:
     return " ".join(cell.ljust(width) for cell, width in zip(cells, WIDTHS, strict=True)).rstrip()
 
 
+LOWER = [name for name in UNITS if name != "float64"]
 CALLED = (
     "Arguments are passed by position, arrays as NumPy arrays, PyTorch tensors or JAX arrays. They "
     "must not be changed, and nothing may be kept from one call to the next. Nor may a global "
@@ -244,21 +254,34 @@ CALLED = (
     "A candidate runs in a process of its own. The oracle and all comparisons, of contiguous "
     "arguments after a call too, are out of its reach; the reading of other arguments and of "
     "settings is not: a candidate that rewrites the code of its process can hide those changes.",
-    "What it starts ends with it; who kills its parent ends itself. From Linux 6.12 no signal of "
-    "it reaches any other process, nor does it read or write their memory, root's too. Before "
-    "that, and in a container that forbids Landlock, it can: one that kills this command gets no "
-    "verdict, one that writes to its memory could pass. Files, the kit's own too, are in reach.",
+    "Processes started by a candidate end with it; a candidate that kills its parent ends itself. "
+    "From Linux 6.12 (Landlock) it cannot signal other processes or access their memory, not even "
+    "as root. On older systems, or in a container without Landlock, it can: killing this command "
+    "gives no verdict, and writing to its memory could fake a pass. Files, including the kit's, "
+    "stay accessible.",
     "A function with an argument named lengths gets a padded batch: the sequences with a batch "
     "axis in front, and by that name the number of valid rows of the last of them. Named mask it "
     "gets booleans (B, L), True for valid rows, which may then stand anywhere. What it gives for "
     "padded rows does not matter; padding may hold NaN and Inf. Of an empty sequence it must give "
     "finite numbers, and finite derivatives.",
-    "In float64 an output may be off by what a relative change of 1e-10 of its inputs, and of what "
-    "is computed from them, makes of it, and where a sigmoid gates huge inputs by 1e-10 of the "
-    "largest; in lower precision by twice the roundings of the literal form, and 2 more. Values "
-    "count, not dtypes: an answer in float64 to arguments in float32 will do.",
-    "The derivative along a direction may be off by 1e-6 of itself, in float32 by 1e-3 of itself "
-    "or the largest output; none in float32 by 1e-3 of the largest from those in float64.",
+    "A rounding of an output is a unit of its largest entry, plus its largest change when every "
+    f"input and every operation's result changes by a unit: {FLOAT64:g} in float64, one in the "
+    f"last place in lower precision ({', '.join(LOWER)}). The literal form's are its most over "
+    "many cases. Values count, not dtypes: outputs in float64 for arguments in float32 are right.",
+)
+TOLERANCES = (
+    ("quantity", "dtype", "tolerance", "relative to"),
+    ("output", "float64", "1", f"a rounding of {FLOAT64:g}"),
+    (
+        *("output", "lower precision", f"{LITERAL_FACTOR:g} x literal form's + {ULPS:g}"),
+        "a rounding of the last place",
+    ),
+    ("gated, huge inputs", "float64", f"{FLOAT64:g}", "the largest input"),
+    ("earlier outputs, scores", "float64", f"{FLOAT64:g}", "the largest of them"),
+    ("BLEU, Self-BLEU", "float64", f"{SMOOTHED:g}", "absolute"),
+    ("directional derivative", "float64", f"{DIFFERENCES:g}", "itself"),
+    ("directional derivative", "float32", f"{FLOAT32_GRADIENT:g}", "itself or the largest output"),
+    ("gradient", "float32", f"{FLOAT32_GRADIENT:g}", "its largest entry in float64"),
 )
 
 
@@ -266,6 +289,8 @@ def _print_operators(as_json: bool) -> None:
     if as_json:
         print(json.dumps([_described(operator) for operator in OPERATORS.values()], indent=2))
         return
+    from benchmarks.cli.terminal import grid
+
     for operator in OPERATORS.values():
         print(operator.signature)
         print(textwrap.fill(operator.about, 96, initial_indent="    ", subsequent_indent="    "))
@@ -276,6 +301,7 @@ def _print_operators(as_json: bool) -> None:
     print()
     for line in CALLED:
         print(textwrap.fill(line, 96))
+    print("", *grid(TOLERANCES, left=4), sep="\n")
 
 
 def _described(operator: Operator) -> dict[str, object]:

@@ -139,13 +139,13 @@ class Comparison:
             lines.append("  ".join([*cells, *amounts(counted)]))
         lines.append(
             f"  A/A floor {self.measured.floor:.3f}, {self.measured.rounds} rounds; "
-            f"{1000 * self.transfer.value:.3g} ms of each time hand the answer over; "
-            f"at the roofline our leanest form takes {1000 * self.roofline:.3g} ms"
+            f"each time includes {1000 * self.transfer.value:.3g} ms to transfer the output; "
+            f"roofline of our cheapest form: {1000 * self.roofline:.3g} ms"
         )
         lines.append(
             f"  FAILED: {self.failed}"
             if self.failed
-            else f"  {self.answers} answers were ours, and it was verified again afterwards"
+            else f"  {self.answers} outputs equal ours; verified again afterwards"
         )
         return lines
 
@@ -239,7 +239,7 @@ def compare(
     turns = {name: _Turn(worker, *work) for name, worker in ours.items()}
     turn = turns[candidate.name] = _Turn(candidate, *work, first)
     for each in turns.values():
-        each.worker.apply(settle, threads, cores, passes == BOTH)
+        each.worker.apply(configure_worker, threads, cores, passes == BOTH)
     measured = measure(turns, device, budget, stopwatch=lambda function: function())
     counts = {name: each.count() for name, each in turns.items()}
     flops = [counts[name]["flops"] for name in ours if "flops" in counts[name]]
@@ -247,10 +247,10 @@ def compare(
     failed = turn.wrong
     if median(turn.computing).high < IMPOSSIBLE * roofline:
         failed = failed or (
-            "it takes less than half the time of the roofline: it computes before it is told to, "
-            "or the clock is wrong"
+            "faster than half the roofline's time: it computes before the request, or the clock is "
+            "wrong"
         )
-    candidate.apply(settle, threads, cores, True)
+    candidate.apply(configure_worker, threads, cores, True)
     return Comparison(
         operator.name,
         passes,
@@ -276,7 +276,7 @@ def _weighted(
     return places, direction(output.shape).astype(np.float32)
 
 
-def settle(
+def configure_worker(
     candidate: Candidate, threads: int, cores: Sequence[int], gradients: bool = False
 ) -> None:
     """In the worker: set threads, cores and grad mode, and do not poison freed memory."""
@@ -387,7 +387,7 @@ class _Turn:
             bound = SAME_WORK * (max(map(scale, wanted)) if self.places else scale(ours))
             if not error(array, ours) <= bound:
                 off = f"error {error(array, ours):.3g} exceeds {bound:.3g}"
-                return f"its answer in call {self.calls} at these sizes is not ours: {off}"
+                return f"call {self.calls}: output differs from ours: {off}"
         return ""
 
 

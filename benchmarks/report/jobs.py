@@ -159,7 +159,7 @@ def _on_scenes(work: Path, quick: bool) -> Iterator[Job]:
     for runs in sorted(groups.values(), key=len, reverse=True):
         name = f"train, decode, score {runs[0].row}"
         if more := len(runs) - 1:
-            name += f" and {more} of its kin"
+            name += f" and {more} more by the same training"
         keys = tuple(run.key for run in runs)
         yield Job(name, keys[-1], make_all, (runs,), keys)
 

@@ -235,7 +235,7 @@ def _of_one_caption(runs: Mapping[str, Sequence[Record[Any]]]) -> str:
     alike = [f"{row} ({sum(of)} of {len(of)} runs)" for row, of in found.items() if any(of)]
     if not alike:
         return ""
-    return f" Whatever the input, the captions shown are one and the same in {', '.join(alike)}."
+    return f" {', '.join(alike)}: the same caption for every input shown."
 
 
 def _pairs(
@@ -265,7 +265,10 @@ def _of_order(
     weak = weakness(runs)
     caveat = (f" Nothing is settled: {weak}." if weak else "") + _of_one_caption(runs)
     if not found:
-        nothing = f"Of {source.status}, values do not compare with print, nor do any rows.{caveat}"
+        nothing = (
+            f"Values ({source.status}) are not comparable with print, nor any two rows with each "
+            f"other.{caveat}"
+        )
         return "not settled" if source.status in COMPARED else "nothing", nothing
     settled = [gap * differs.mean > 0 for gap, differs, *_ in found if differs.settled]
     alike, other, rest = sum(settled), settled.count(False), len(found) - len(settled)
