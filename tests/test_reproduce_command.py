@@ -1,4 +1,4 @@
-"""``captionbench reproduce``: rows are trained once, go on where they stopped, fill the tables."""
+"""``captionbench reproduce``: rows are trained once, resume where they stopped, fill the tables."""
 
 import json
 from dataclasses import replace
