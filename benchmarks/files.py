@@ -46,14 +46,17 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     """Lock ``path``, a file or a folder, between processes.
 
     Args:
-        path: need not exist.
+        path: need not exist; a link is followed.
         wait: print a message and wait while another process holds the lock; else raise.
 
     Raises:
         InputError: its folder cannot be written; or, without ``wait``, another process, which is
             named, holds the lock.
     """
-    place = path.with_name(f".{path.name}.lock")
+    target = Path(os.path.realpath(path))
+    # a folder may be writable where its parent is not: a mounted volume
+    inside = target.is_dir() and not (target.name and os.access(target.parent, os.W_OK))
+    place = target / ".lock" if inside else target.with_name(f".{target.name}.lock")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         owner = place.read_text() if place.exists() else ""

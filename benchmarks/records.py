@@ -145,6 +145,12 @@ class Record(Part, Generic[D], frozen=True, kw_only=True, omit_defaults=True):
                 raise ValueError(f"value {name!r} is {value}, expected a finite number")
         if isinstance(self.details, Prediction | TrainingTime) and self.status != PREDICTED:
             raise ValueError(f"status {self.status!r} of a prediction, not {PREDICTED!r}")
+        try:
+            timed = datetime.fromisoformat(self.time).tzinfo is not None
+        except ValueError:
+            timed = False
+        if not timed:
+            raise ValueError(f"time is {self.time!r}, expected one of ISO 8601 with its zone")
         on_cpu = self.device.kind == "cpu"
         if isinstance(self.details, Measured) and on_cpu and self.device.threads is None:
             raise ValueError("field 'device' of a timing on a CPU must say how many threads")

@@ -65,7 +65,7 @@ IMPORTED_LATE = (
 )
 NEW_PYTHON = 10
 """A trial in so many starts Python anew."""
-JUNK = ("", "-1", "nan", "1e99", "\u00e9", "nowhere", "/dev/null/x", "[]", "0", "%s", "a b")
+JUNK = ("", ".", "-1", "nan", "1e99", "\u00e9", "nowhere", "/dev/null/x", "[]", "0", "%s", "a b")
 FILES = (".json", ".svg")
 VARYING = r'"(time|seconds)": ["\d][^,\n]*'
 """When a printed record was made, and how long a property took."""

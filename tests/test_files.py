@@ -93,6 +93,35 @@ def test_a_pipe_and_a_device_are_written_in_place(tmp_path):
         file.write("said")
 
 
+@pytest.mark.parametrize("name", ["", ".", "link", "below/../real"])
+def test_a_folder_has_one_lock_by_whatever_name(tmp_path, monkeypatch, name):
+    real = tmp_path / "real"
+    (real / "below").mkdir(parents=True)
+    (real / "link").symlink_to(real)
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path if "/" in name else real)
+    with (
+        files.locked(real),
+        pytest.raises(InputError, match="expected it to end first"),
+        files.locked(files.Path(name), wait=False),
+    ):
+        pass
+
+
+def test_a_writable_folder_is_locked_where_its_parent_is_read_only(tmp_path, monkeypatch):
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    access = files.os.access
+    monkeypatch.setattr(
+        files.os, "access", lambda path, mode: path != tmp_path and access(path, mode)
+    )
+    with files.locked(folder):
+        assert [path.name for path in tmp_path.iterdir()] == ["volume"]
+        with pytest.raises(InputError, match="works there"), files.locked(folder, wait=False):
+            pass
+    assert not list(folder.iterdir())
+
+
 def test_a_folder_that_another_process_has_is_refused_by_its_number(tmp_path):
     code = (
         "import sys; from pathlib import Path; from benchmarks import files\n"

@@ -249,6 +249,9 @@ def changed(**changes) -> bytes:
         (lambda: changed(device={"name": "x"}), "missing required field `kind` - at `$.device`"),
         (lambda: changed(seeds=1), "Expected `array`, got `int` - at `$.seeds`"),
         (lambda: changed(colour="red"), "unknown field `colour`"),
+        (lambda: changed(time="yesterday"), "time is 'yesterday', expected one of ISO 8601"),
+        (lambda: changed(time="2026-01-01T00:00:00"), "expected one of ISO 8601 with its zone"),
+        (lambda: changed(time="2999-01-01T00:00:00+00:00"), "expected none of the future"),
         (
             lambda: records.line(a_record(Equations, paper="resnet")),
             "no paper 'resnet', expected one of arnet, ",

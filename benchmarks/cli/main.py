@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from benchmarks import __version__
 from benchmarks.errors import InputError
@@ -79,6 +79,11 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message.removeprefix('argument ')} (see {self.prog} --help)")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # argparse hides that the output cannot be written
+        if message:
+            (file or sys.stderr).write(message)
 
     def parse_known_args(self, args=None, namespace=None):
         """Refuse an unknown option before anything else, and name the nearest."""

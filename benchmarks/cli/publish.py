@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks import papers, records
@@ -64,6 +65,9 @@ def _read(path: Path) -> list[Record]:
         if record.what.paper not in known:
             expected = ", ".join(known)
             raise InputError(f"{path}: no paper {record.what.paper!r}, expected one of {expected}")
+        # the newest record of a slot is shown: one of the future would hide all others
+        if datetime.fromisoformat(record.time) > datetime.now(UTC) + timedelta(days=1):
+            raise InputError(f"{path}: a record of {record.time}, expected none of the future")
     return found
 
 

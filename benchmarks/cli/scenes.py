@@ -6,26 +6,36 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks.cli.options import add_json
+from benchmarks.cli.options import add_json, at_least
 from benchmarks.cli.terminal import progress
 from benchmarks.data.scenes import REFERENCES, pictures
 from benchmarks.files import all_or_nothing, locked
+
+MOST_IMAGES, MOST_REFERENCES = 1_000_000, 100
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where files go")
     parser.add_argument(
-        "--num-images", type=int, default=20, metavar="N", help="how many (default: 20)"
+        "--num-images",
+        type=at_least(1, MOST_IMAGES),
+        default=20,
+        metavar="N",
+        help="how many (default: 20)",
     )
     parser.add_argument(
         "--num-references",
-        type=int,
+        type=at_least(1, MOST_REFERENCES),
         default=REFERENCES,
         metavar="N",
         help=f"captions of each (default: {REFERENCES})",
     )
     parser.add_argument(
-        "--first", type=int, default=0, metavar="ID", help="the first scene's id (default: 0)"
+        "--first",
+        type=at_least(0),
+        default=0,
+        metavar="ID",
+        help="the first scene's id (default: 0)",
     )
     add_json(parser)
 

@@ -121,6 +121,10 @@ def read_photographs(path: Path) -> list[Photograph]:
     return list(photographs.values())
 
 
+PICTURES = "photographs", "pictures_sha256"
+"""Of a signature: what the pictures are, the rest is the backbone."""
+
+
 def sources(photographs: list[Photograph]) -> str:
     """SHA-256 of the file name of each image id, independent of their order."""
     lines = sorted(f"{photograph.image_id}\t{photograph.filename}" for photograph in photographs)
@@ -142,7 +146,7 @@ def load(path: Path, features: Path) -> CaptionData:
     if store.index.signature.get("photographs", expected) != expected:
         raise InputError(f"{features}: features of other photographs than those of {path}")
     require(store, (photograph.image_id for photograph in photographs), str(features))
-    signature = {k: v for k, v in store.index.signature.items() if k != "photographs"}
+    signature = {k: v for k, v in store.index.signature.items() if k not in PICTURES}
     return replace(with_features(path, store), backbone=signature)
 
 
