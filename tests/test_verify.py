@@ -184,12 +184,34 @@ def test_the_framework_is_found_out_and_can_be_said(tmp_path):
         tmp_path,
         "def numpy_one(X, parameters): return np.asarray(X) * 1\n"
         "def torch_one(X, parameters): return X.clone()\n"
-        "def broken(X, parameters): return torch.nonsense\n",
+        "def broken(X, parameters): return torch.nonsense\n"
+        "def converts(X, parameters): return torch.as_tensor(X) * 1\n"
+        "@torch.compile(backend='eager', dynamic=True)\n"
+        "def compiled(X, parameters): return X * 1\n",
     )
     operator = OPERATORS["layer_norm"]
-    for name, framework in (("numpy_one", "numpy"), ("torch_one", "torch"), ("broken", "torch")):
-        assert resolve(f"{path}:{name}", operator, None, "cpu").framework == framework
+    in_torch = dict.fromkeys(("torch_one", "broken", "converts", "compiled"), "torch")
+    for name, framework in {"numpy_one": "numpy", **in_torch}.items():
+        with resolve(f"{path}:{name}", operator, None, "cpu") as candidate:
+            assert candidate.framework == framework, name
     assert resolve(f"{path}:torch_one", operator, "numpy", "cpu").framework == "numpy"
+
+
+def test_a_candidate_that_is_wrong_in_its_first_call_alone_fails(tmp_path):
+    path = written(
+        tmp_path,
+        "calls = []\n"
+        "def f(X, parameters):\n"
+        "    calls.append(0)\n"
+        "    right = np.asarray(oracle(X, parameters))\n"
+        "    return right * (len(calls) > 1)\n"
+        "from reference.primitives import layer_norm\n"
+        "def oracle(X, parameters): return layer_norm(X, parameters)\n",
+    )
+    operator = OPERATORS["layer_norm"]
+    with resolve(f"{path}:f", operator) as candidate:
+        (verdict,) = conformance_test(operator, candidate, examples=3, only=["equals_oracle"])
+    assert verdict.status == FAILED and "not deterministic" not in verdict.message
 
 
 @pytest.mark.parametrize(

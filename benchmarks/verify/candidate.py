@@ -136,7 +136,7 @@ class Candidate(BaseCandidate):
     """A function in this process, in one framework and on one device.
 
     Attributes:
-        result_framework: the framework of its last result, if any.
+        result_framework: the framework of its last result, if any; "torch" if it is compiled.
     """
 
     def __init__(
@@ -176,6 +176,8 @@ class Candidate(BaseCandidate):
             self._given = [from_numpy(self._arrays, value, layout, self._copies) for value in case]
         self._returned, changed = self._run(self._watched, keyword)
         self.result_framework = framework_of(self._returned)
+        if hasattr(self.function, "_torchdynamo_orig_callable"):
+            self.result_framework = "torch"  # torch.compile returns NumPy's arrays for NumPy's
         result = self._run(to_numpy, self._arrays, self._returned)
         assert_unchanged(
             [_argument_to_numpy(self._arrays, value) for value in self._given], case, keyword

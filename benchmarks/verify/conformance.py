@@ -88,6 +88,8 @@ def resolve(
 ) -> Isolated:
     """Start the candidate in a worker process; ``framework=None`` detects its framework.
 
+    The worker has called nothing yet: a candidate may be wrong in its first call alone.
+
     Raises:
         InputError: it cannot be loaded, or cannot be called with the operator's arguments; or
             PyTorch cannot use the device.
@@ -103,8 +105,8 @@ def resolve(
     if framework is not None:
         return candidate
     if takes_arrays(candidate, operator):
-        # if it returns JAX arrays for NumPy's, it also takes JAX arrays, and has gradients
-        others = {"jax"} & {candidate.apply(attrgetter("result_framework"))}
+        # if it returns a framework's arrays for NumPy's, it also takes them, and has gradients
+        others = {candidate.apply(attrgetter("result_framework"))} - {"", "numpy"}
     else:
         others = {"torch", *candidate.mentions} - {"numpy"}
     tried = [isolated(name) for name in sorted(others, reverse=True)]
@@ -114,6 +116,7 @@ def resolve(
     for other in [candidate, *tried]:
         if other is not chosen:
             other.close()
+    chosen.restart()
     return chosen
 
 
@@ -122,9 +125,7 @@ def takes_arrays(candidate: BaseCandidate, operator: Operator) -> bool:
     try:
         _alone(candidate, operator)(*operator.case(Draw(1)))
     except CandidateError as error:
-        if error.kind not in ("in place", "state"):
-            return False
-        candidate.restart()  # a changed setting would not show a second time
+        return error.kind in ("in place", "state")
     return True
 
 
