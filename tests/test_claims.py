@@ -16,7 +16,8 @@ from benchmarks.cli import main as cli
 from benchmarks.errors import InputError
 from benchmarks.kinds import Captions, Released, Words
 from benchmarks.papers import claims
-from benchmarks.papers.claims import (
+from benchmarks.papers.cells import times
+from benchmarks.papers.claim_tests import (
     CONTRADICTED,
     NOT_SETTLED,
     OUTCOMES,
@@ -28,9 +29,9 @@ from benchmarks.papers.claims import (
     Claim,
     Trend,
     Untestable,
-    Verdict,
     Within,
 )
+from benchmarks.papers.claims import Verdict
 from benchmarks.records import Record
 from benchmarks.verify.tolerances import assert_close
 from tests.support.records import record
@@ -205,6 +206,54 @@ def test_the_longest_training_comes_first_and_then_the_papers_own_data(monkeypat
     assert judged(monkeypatch, above(), short).reason.startswith("trained too briefly")
 
 
+def test_each_pair_is_of_the_form_that_has_converged(monkeypatch) -> None:
+    """A form without all rows of a claim gives the pairs that it has."""
+    short = {"epoch": 8, "form": "reduced"}
+    made = runs("a", [45.0] * 3, **short) + runs("b", [50.0] * 3, **short)
+    made += runs("c", [70.0] * 3, **short)
+    other = {"form": "c", "data": records.Data(name="longer")}
+    long = runs("a", [58.0, 56, 57], **other) + runs("b", [50.0] * 3, **other)
+    long = [msgspec.structs.replace(one, key=f"{one.key}long") for one in long]
+    both = above(pairs=[("c", "b"), ("a", "b")])
+    assert judged(monkeypatch, both, made).reason.startswith("trained too briefly")
+    found = judged(monkeypatch, both, made + long)
+    assert found.verdict == NOT_SETTLED and found.effect == pytest.approx(7.0, **EFFECTS)
+    about = "1 of 2 comparisons from a converged training, the others trained too briefly"
+    assert found.reason.startswith(about)
+    assert found.findings[1].outcome == SUPPORTED
+    assert set(found.findings[1].records) == {r.key for r in long}
+    turned = judged(monkeypatch, above(pairs=both.pairs, lower=True), made + long)
+    assert turned.verdict == CONTRADICTED and turned.part.startswith(about) and not turned.reason
+    assert set(turned.records) == {r.key for r in made + long} - {r.key for r in made[:3]}
+
+
+def test_effects_are_in_the_papers_unit(monkeypatch) -> None:
+    """ARNet prints fractions; records have percent."""
+    table = papers.load("arnet").table("3")
+    a, b = "Encoder-Decoder + ARNet", "Encoder-Decoder"
+    made = [
+        record(
+            Captions,
+            {"B4": level + seed},
+            paper="arnet",
+            table="3",
+            row=row,
+            key=f"{row}{seed}",
+            seeds=[seed],
+            stages=STAGES,
+            validations=[{"epoch": 2, "metric": "CIDEr-D", "CIDEr-D": 1.0}],
+        )
+        for row, level in ((a, 30.0), (b, 28.0))
+        for seed in range(3)
+    ]
+    test = Above(table="3", column="B4", pairs=[(a, b)])
+    monkeypatch.setattr(claims, "load", lambda _: [Claim(says="s", where="w", test=test)])
+    (found,) = claims.verdicts(made, "arnet")
+    assert found.effect == pytest.approx(0.02, **EFFECTS)
+    printed = table.cell(a, "B4").meant - table.cell(b, "B4").meant
+    assert found.printed == pytest.approx(printed, **EFFECTS)
+
+
 def test_what_is_predicted_or_without_a_test_is_not_tested(monkeypatch) -> None:
     test = Untestable(why="no server")
     found = judged(monkeypatch, test, [])
@@ -223,7 +272,7 @@ def test_what_was_not_run_carries_the_number_in_print(paper) -> None:
         rows = test.rows or list(known)
         first = [rows[0]] if isinstance(rows[0], str) else list(rows[0]) if rows else []
         if all(isinstance(known.get(row), float) for row in first) and first:
-            share = known[first[0]] / (known[first[1]] if len(first) > 1 else 1 / table.times)
+            share = known[first[0]] / (known[first[1]] if len(first) > 1 else 1)
             assert one.printed == pytest.approx(share, **CLAIMED)
 
 
@@ -260,16 +309,19 @@ def test_every_published_verdict_is_recomputed_from_the_records_it_names(publish
     assert len(found) == len(tests)
     for one, test in zip(found, tests, strict=True):
         assert one.verdict in OUTCOMES and one.by_holm in OUTCOMES
+        assert one.reason or one.verdict in (SUPPORTED, CONTRADICTED)
         if one.reason or isinstance(test, Untestable):
             assert one.verdict in (NOT_SETTLED, UNTESTABLE)
         if isinstance(test, Above):
-            values: dict[str, dict[int, float]] = {}
-            for r in newest:
-                here = (r.what.paper, r.what.table) == (one.paper, test.table)
-                single = len(r.seeds) == 1 and r.key in one.records and r.data.name == one.data
-                if here and single and test.column in r.values:
-                    values.setdefault(r.what.row, {})[r.seeds[0]] = r.values[test.column]
+            unit = times(papers.load(one.paper), test.table, test.column)
             for pair, finding in zip(test.pairs, one.findings, strict=True):
+                values: dict[str, dict[int, float]] = {}
+                for r in newest:
+                    here = (r.what.paper, r.what.table) == (one.paper, test.table)
+                    if here and r.key in finding.records and len(r.seeds) == 1:
+                        assert (r.data.name, r.status) == (finding.data, finding.status)
+                        number = r.values[test.column] / unit
+                        values.setdefault(r.what.row, {})[r.seeds[0]] = number
                 if all(row in values for row in pair):
                     seeds = set.intersection(*(set(values[row]) for row in pair))
                     gaps = [values[pair[0]][s] - values[pair[1]][s] for s in seeds]

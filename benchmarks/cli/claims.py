@@ -15,7 +15,8 @@ from benchmarks import papers
 from benchmarks.cli.options import add_json, add_record_folders, known_records
 from benchmarks.cli.terminal import grid
 from benchmarks.files import check_writable
-from benchmarks.papers.claims import OUTCOMES, Finding, Verdict, verdicts
+from benchmarks.papers.claim_tests import OUTCOMES
+from benchmarks.papers.claims import Finding, Verdict, verdicts
 from benchmarks.papers.equal_models import simulate
 from benchmarks.records import LOCAL, Record, append, to_json
 
@@ -86,8 +87,7 @@ def lines(one: Verdict) -> Iterator[str]:
     )
     if one.by_holm != one.verdict:
         yield f"    {one.by_holm} where all differences of the table are judged together (Holm)"
-    if one.reason:
-        yield f"    {one.reason}"
+    yield from (f"    {reason}" for reason in (one.reason, one.part) if reason)
     for finding in one.findings:
         yield f"    {shown(finding)}"
     if one.records:

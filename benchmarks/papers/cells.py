@@ -78,7 +78,9 @@ def beyond(paper: papers.PaperTables, records: Iterable[Record]) -> tuple[papers
     """Tables of records that the paper does not have: numbers of its figures, and our own."""
     figures = {figure.table: figure for figure in paper.figures}
     known = {table.name for table in paper.tables}
-    names = {name for name, _, _ in _measured(paper.paper, records)}
+    columns: dict[str, list[str]] = {}
+    for name, _, column in _measured(paper.paper, records):
+        columns.setdefault(name, []).append(column)
     return tuple(
         papers.Table(
             name=name,
@@ -89,9 +91,22 @@ def beyond(paper: papers.PaperTables, records: Iterable[Record]) -> tuple[papers
             rows=(),
             not_run="",
             notes=(),
+            times=times(paper, name, *columns[name]),
         )
-        for name in sorted(names - known)
+        for name in sorted(columns.keys() - known)
     )
+
+
+def times(paper: papers.PaperTables, table: str, *columns: str) -> float:
+    """What multiplies the paper's values in records.
+
+    Tables that the paper does not have are in the unit of its first with such a column.
+    """
+    named = [t for t in paper.tables if t.name == table]
+    alike = (
+        t for t in paper.tables for c in t.columns if any(of.endswith(c.name) for of in columns)
+    )
+    return next((t.times for t in (*named, *alike)), 1.0)
 
 
 def beside(paper: str, records: Iterable[Record], table: papers.Table) -> list[Cell]:

@@ -1,140 +1,97 @@
-"""The papers' testable claims, and their verdicts, which are computed from records.
+"""Verdicts on the papers' claims, computed from records.
 
-A paper's claims are in its ``claims.json``: a sentence of ours, its place in the paper, and a test,
-one of `Comparing` or `Untestable`. `verdicts` evaluates every test on the records of one training
-form that has all its rows: converged ones first, then the paper's own data, then the most records.
+Each comparison of a claim's test is made from the records of one training form that has its rows:
+first those that can settle it (converged, of enough seeds), then the paper's own data, then the
+most records. Effects and bounds are in the paper's unit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
 from benchmarks import papers
-from benchmarks.files import read_typed
-from benchmarks.kinds import DenoisingRatio, Digits, Losses, Rewards
+from benchmarks.kinds import DenoisingRatio
+from benchmarks.papers.cells import times
+from benchmarks.papers.claim_tests import (
+    COMPARED,
+    CONTRADICTED,
+    NO_VALUES,
+    NOT_SETTLED,
+    SUPPORTED,
+    UNTESTABLE,
+    Above,
+    Alike,
+    AsPrinted,
+    Claim,
+    Comparing,
+    Outcome,
+    Test,
+    Trend,
+    Untestable,
+    Within,
+    load,
+)
+from benchmarks.papers.convergence import weakness
 from benchmarks.papers.paired import Rows, by_row, compare, grouped, numbers, shared
 from benchmarks.records import PREDICTED, STATUSES, Record, newest
 from benchmarks.statistics import Interval, holm, paired_difference
 
-Outcome = Literal["supported", "contradicted", "not settled", "cannot be tested here"]
-SUPPORTED: Outcome = "supported"
-CONTRADICTED: Outcome = "contradicted"
-NOT_SETTLED: Outcome = "not settled"
-UNTESTABLE: Outcome = "cannot be tested here"
-OUTCOMES: tuple[Outcome, ...] = (SUPPORTED, CONTRADICTED, NOT_SETTLED, UNTESTABLE)
+Measure = Literal["difference", "slope", "ratio", "times smaller", "value"]
+"""What an effect is: of two rows, of a row along others, of one row."""
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class _Test(_Part, frozen=True, kw_only=True, tag_field="test"):
-    """Base of tests that compare rows by a column of a paper's table, or of a table of ours.
-
-    An effect must lie between two bounds, with its whole interval.
-    """
-
-    table: str
-    column: str
-
-
-class Above(_Test, frozen=True, kw_only=True, tag="above"):
-    """Each pair's first row exceeds its second by more than ``by``; below it if ``lower``."""
-
-    pairs: list[tuple[str, str]]
-    by: float = 0.0
-    lower: bool = False
-
-
-class Alike(_Test, frozen=True, kw_only=True, tag="alike"):
-    """The rows of each pair differ by less than ``margin``."""
-
-    pairs: list[tuple[str, str]]
-    margin: float
-
-
-class Trend(_Test, frozen=True, kw_only=True, tag="trend"):
-    """The column's least-squares slope over the rows, in this order, is positive."""
-
-    rows: list[str]
-
-
-class Within(_Test, frozen=True, kw_only=True, tag="within"):
-    """Each row's value, or the ratio of two rows, is between ``least`` and ``most``."""
-
-    rows: list[str | tuple[str, str]]
-    least: float = -math.inf
-    most: float = math.inf
-
-
-class AsPrinted(_Test, frozen=True, kw_only=True, tag="as printed"):
-    """The values of the rows (default: all printed ones) equal the paper's.
-
-    ``share`` is the relative tolerance.
-    """
-
-    share: float
-    rows: list[str] = []
-
-
-Comparing = Above | Alike | Trend | Within | AsPrinted
-COMPARED = ("other data", "embedded")
-"""Statuses for which differences between rows, but not values, compare with the paper's."""
-NO_VALUES = "of other data, values do not compare with print"
-
-
-class Untestable(_Part, frozen=True, kw_only=True, tag_field="test", tag="untestable"):
-    """A claim that cannot be tested here, and why; ``would`` is its test, or the printed number."""
-
-    why: str
-    would: Comparing | float | None = None
-
-
-class Claim(_Part, frozen=True, kw_only=True):
-    """A claim of the paper in our words, its place in the paper, and its test."""
-
-    says: str
-    where: str
-    test: Comparing | Untestable
-
-
-class Finding(_Part, frozen=True, kw_only=True):
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One comparison of a test.
 
     Attributes:
         what: the compared row or rows.
-        effect: a difference, slope, ratio or value, depending on the test.
+        rows: the paper's names of them.
+        effect: a difference, slope, ratio or value, as ``measure`` says.
         printed: the effect in the paper's values; None if it does not print them all.
         interval: the 95 % interval of the effect, if any.
         outcome: of this comparison alone.
         by_holm: the outcome after Holm's correction over all claimed differences of the table.
+        reason: why it settles nothing; empty if it does.
+        weak: whether that is for its records: predicted, diverged, trained too briefly.
+        records: their keys.
     """
 
     what: str
+    rows: list[str]
+    measure: Measure
     effect: float
     printed: float | None = None
     interval: tuple[float, float] | None = None
     outcome: Outcome
     by_holm: Outcome
+    reason: str = ""
+    weak: bool = False
+    n: int | None = None
+    seeds: list[int] = []
+    data: str = ""
+    status: str = ""
+    records: list[str] = []
 
 
-class Verdict(_Part, frozen=True, kw_only=True):
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on a claim.
 
     Attributes:
         unit: the column of the effects.
         place: the paper's table and row of ``printed``.
         reason: why the claim is not settled or not testable.
+        part: which comparisons have records that can settle them, if some and not all have.
         by_holm: the verdict after Holm's correction over all claimed differences of the table.
-        effect: of the deciding finding, as ``printed`` and ``interval``.
+        measure: of the deciding finding, as ``effect``, ``printed``, ``interval`` and what follows.
         n: number of images or cases.
-        status: of the records.
-        records: their keys.
+        status: of its records.
+        records: the keys of all findings' records.
     """
 
     paper: str
@@ -143,8 +100,10 @@ class Verdict(_Part, frozen=True, kw_only=True):
     verdict: Outcome
     by_holm: Outcome
     reason: str = ""
+    part: str = ""
     unit: str = ""
     place: tuple[str, str] = ("", "")
+    measure: Measure = "value"
     effect: float | None = None
     printed: float | None = None
     interval: tuple[float, float] | None = None
@@ -154,15 +113,6 @@ class Verdict(_Part, frozen=True, kw_only=True):
     status: str = ""
     records: list[str] = []
     findings: list[Finding] = []
-
-
-def load(paper: str) -> list[Claim]:
-    """The paper's claims.
-
-    Raises:
-        InputError: no such paper, or an invalid file; the message names the place.
-    """
-    return read_typed(papers.file_of(paper, "claims.json"), list[Claim], "the claims of a paper")
 
 
 def verdicts(records: Iterable[Record[Any]], paper: str | None = None) -> list[Verdict]:
@@ -179,16 +129,24 @@ Compared = tuple[Finding, Interval | None]
 """A comparison and, for differences, the interval of the effect minus the nearest bound."""
 
 
-class _Evidence(NamedTuple):
-    """The records of a test, by row; why they cannot settle it; its comparisons."""
+class _Comparison(NamedTuple):
+    """A comparison of a test: the rows that it needs, and what compares their records."""
 
-    rows: Rows
-    reason: str
+    rows: Sequence[str]
+    of: Callable[[Rows], Compared]
+
+
+class _Evidence(NamedTuple):
+    """The comparisons of a test; without any, why there are none."""
+
     found: list[Compared]
+    reason: str = ""
 
 
 def _compared(
     what: str,
+    rows: Sequence[str],
+    measure: Measure,
     effect: float,
     printed: float | None,
     ends: tuple[float, float],
@@ -200,20 +158,28 @@ def _compared(
     The finding has no interval if the effect is a value without one or a difference of one seed.
     """
     (low, high), (least, most) = ends, bounds
-    outcome = NOT_SETTLED
+    outcome, reason = NOT_SETTLED, ""
     if from_bound is None or from_bound.enough:
         if low > least and high < most:
             outcome = SUPPORTED
         elif high < least or low > most:
             outcome = CONTRADICTED
+        else:
+            inside = (f"{bound:g}" for bound in bounds if low <= bound <= high)
+            reason = f"the interval contains {' and '.join(inside)}"
+    else:
+        reason = "too few seeds"
     interval = ends if math.isfinite(high) and (from_bound or low < high) else None
     finding = Finding(
         what=what,
+        rows=list(rows),
+        measure=measure,
         effect=effect,
         printed=printed,
         interval=interval,
         outcome=outcome,
         by_holm=outcome,
+        reason=reason,
     )
     return finding, from_bound
 
@@ -238,9 +204,8 @@ def _of_paper(paper: str, made: Sequence[Record[Any]]) -> list[Verdict]:
 
 
 def _verdict(paper: str, claim: Claim, evidence: _Evidence) -> Verdict:
-    test, reason = claim.test, evidence.reason
+    test = claim.test
     findings = [finding for finding, _ in evidence.found]
-    made = [r for runs in evidence.rows.values() for r in runs]
     outcome: Outcome = UNTESTABLE if isinstance(test, Untestable) else NOT_SETTLED
     place, unit, printed = _theirs(paper, test.would if isinstance(test, Untestable) else test)
     nothing = Verdict(
@@ -249,40 +214,53 @@ def _verdict(paper: str, claim: Claim, evidence: _Evidence) -> Verdict:
         where=claim.where,
         verdict=outcome,
         by_holm=outcome,
-        reason=reason,
+        reason=evidence.reason,
         unit=unit,
         place=place,
         printed=printed,
     )
-    if isinstance(test, Untestable) or not made:
+    if not findings:
         return nothing
     verdict, by_holm = _all([f.outcome for f in findings]), _all([f.by_holm for f in findings])
-    decides = next((f for f in findings if f.outcome == verdict), findings[0])
-    if made[0].status == PREDICTED:
-        verdict = by_holm = UNTESTABLE
-    elif reason:
-        verdict = by_holm = NOT_SETTLED
+    able = [f for f in findings if not f.weak] or findings
+    decides = next((f for f in able if f.outcome == verdict), able[0])
+    part = _part(findings)
+    unsettled = verdict == NOT_SETTLED and not decides.reason
     return msgspec.structs.replace(
         nothing,
         verdict=verdict,
         by_holm=by_holm,
+        reason=part if unsettled else decides.reason,
+        part="" if unsettled else part,
+        place=("", "") if decides.printed is None else (place[0], decides.rows[0]),
+        measure=decides.measure,
         effect=decides.effect,
         printed=decides.printed,
         interval=decides.interval,
-        n=made[0].n,
-        seeds=sorted({seed for r in made for seed in r.seeds}),
-        data=made[0].data.name,
-        status=made[0].status,
-        records=list(dict.fromkeys(r.key for r in made)),
+        n=decides.n,
+        seeds=decides.seeds,
+        data=decides.data,
+        status=decides.status,
+        records=list(dict.fromkeys(key for f in findings for key in f.records)),
         findings=findings,
     )
 
 
+def _part(findings: Sequence[Finding]) -> str:
+    """Which comparisons have records that can settle them, if some and not all have."""
+    weak = [f.reason for f in findings if f.weak]
+    if not weak or len(weak) == len(findings):
+        return ""
+    left = len(findings) - len(weak)
+    why = " or ".join(dict.fromkeys(weak))
+    return f"{left} of {len(findings)} comparisons from a converged training, the others {why}"
+
+
 def _all(outcomes: Sequence[Outcome]) -> Outcome:
-    """Supported if all comparisons are; contradicted if any is."""
+    """What all comparisons are; contradicted if any is."""
     if CONTRADICTED in outcomes:
         return CONTRADICTED
-    return SUPPORTED if set(outcomes) == {SUPPORTED} else NOT_SETTLED
+    return outcomes[0] if len(set(outcomes)) == 1 else NOT_SETTLED
 
 
 # --- the records of a test
@@ -290,22 +268,60 @@ def _all(outcomes: Sequence[Outcome]) -> Outcome:
 
 def _evidence(paper: str, test: Comparing | Untestable, made: Sequence[Record[Any]]) -> _Evidence:
     if isinstance(test, Untestable):
-        return _Evidence({}, test.why, [])
-    needed = _needed(paper, test)
+        return _Evidence([], test.why)
+    comparisons = _comparisons(paper, test)
     here = [r for r in made if r.what.table == test.table and test.column in r.values]
-    found = [
-        rows
-        for group in grouped(here, _source).values()
-        if needed <= (rows := by_row(group)).keys()
-        and (shared(*map(rows.__getitem__, needed)) or any(map(_ensemble, rows.values())))
-    ]
-    if not found:
-        return _Evidence({}, f"not run: `captionbench reproduce {paper}` trains it", [])
-    rows = {row: runs for row, runs in min(found, key=_rank).items() if row in needed}
-    status = next(iter(rows.values()))[0].status
-    of_values = isinstance(test, AsPrinted) and status in COMPARED
-    reason = weakness(rows) or (NO_VALUES if of_values else "")
-    return _Evidence(rows, reason, _compare(paper, test, rows))
+    forms = [by_row(form) for form in grouped(here, _source).values()]
+    needed = {row for one in comparisons for row in one.rows}
+    weak = [_why_weak(test, form, needed) for form in forms]
+    found = []
+    for one in comparisons:
+        able = [
+            (_rank(form, why, made_of[1]), made_of, form, why)
+            for form, why in zip(forms, weak, strict=True)
+            if _have(form, one.rows)
+            for made_of in [one.of(form)]
+        ]
+        if not able:
+            return _Evidence([], f"not run: `captionbench reproduce {paper}` trains it")
+        _, (finding, from_bound), form, why = min(able, key=lambda each: each[0])
+        used = [r for row in one.rows for r in form[row]]
+        found.append((_of_records(finding, used, why), from_bound))
+    return _Evidence(found)
+
+
+def _have(form: Rows, names: Sequence[str]) -> bool:
+    """Whether a form has records of all rows, with common seeds or of ensembles."""
+    if not form.keys() >= set(names):
+        return False
+    runs = [form[name] for name in names]
+    return bool(shared(*runs)) or any(map(_ensemble, runs))
+
+
+def _why_weak(test: Comparing, form: Rows, needed: set[str]) -> str:
+    """Why a form's records cannot settle a claim that needs these rows; empty if they can."""
+    own = {row: runs for row, runs in form.items() if row in needed}
+    first, *_ = next(iter(form.values()))
+    of_values = isinstance(test, AsPrinted) and first.status in COMPARED
+    return (own and weakness(own)) or weakness(form) or (NO_VALUES if of_values else "")
+
+
+def _of_records(finding: Finding, used: Sequence[Record[Any]], weak: str) -> Finding:
+    """The finding with its evidence, which settles nothing if it is ``weak``."""
+    first = used[0]
+    if weak:
+        outcome = UNTESTABLE if first.status == PREDICTED else NOT_SETTLED
+        finding = msgspec.structs.replace(
+            finding, outcome=outcome, by_holm=outcome, reason=weak, weak=True
+        )
+    return msgspec.structs.replace(
+        finding,
+        n=first.n,
+        seeds=sorted({seed for r in used for seed in r.seeds}),
+        data=first.data.name,
+        status=first.status,
+        records=list(dict.fromkeys(r.key for r in used)),
+    )
 
 
 def _source(record: Record[Any]) -> tuple[object, ...]:
@@ -314,90 +330,52 @@ def _source(record: Record[Any]) -> tuple[object, ...]:
     return record.kind, form, record.status, data.name, data.split, record.signature
 
 
-def _needed(paper: str, test: Comparing) -> set[str]:
-    """The rows that a test compares."""
-    if isinstance(test, Above | Alike):
-        return {row for pair in test.pairs for row in pair}
-    if isinstance(test, Within):
-        return {row for one in test.rows for row in ([one] if isinstance(one, str) else one)}
-    return set(test.rows) or set(_printed(paper, test))
-
-
 def _ensemble(runs: Sequence[Record[Any]]) -> bool:
     """Whether a row's records are of ensembles."""
     return any(len(run.seeds) > 1 for run in runs)
 
 
 def _printed(paper: str, test: Comparing) -> dict[str, float]:
-    """The column's intended values by row, in the unit of records; empty for tables of ours."""
+    """The column's intended values by row; empty for tables of ours."""
     table = next((t for t in papers.load(paper).tables if t.name == test.table), None)
     if table is None:
         return {}
     cells = (c for c in table.cells if c.column == test.column and isinstance(c.meant, float))
-    return {c.row: table.times * float(c.meant or 0) for c in cells}
+    return {c.row: float(c.meant or 0) for c in cells}
 
 
-def _rank(rows: Rows) -> tuple[bool, int, int]:
-    """Sort key: converged training first, then the paper's own data, then the most records."""
-    made = [r for runs in rows.values() for r in runs]
-    return bool(weakness(rows)), STATUSES.index(made[0].status), -len(made)
-
-
-def weakness(rows: Rows) -> str:
-    """Why the records cannot settle a claim; empty if they can."""
-    made = [r for runs in rows.values() for r in runs]
-    if made[0].status == PREDICTED:
-        return "predicted here, not measured"
-    if any(map(_diverged, made)):
-        return "a training diverged"
-    if 2 * sum(map(_improving, made)) > len(made):
-        return "trained too briefly (validation was still improving)"
-    return ""
-
-
-def _improving(record: Record[Any]) -> bool:
-    """Whether a stage of training ended while validation was still improving."""
-    details = record.details
-    if isinstance(details, Digits):
-        return max(details.history, key=lambda entry: entry["val"]) is details.history[-1]
-    stages = getattr(details, "stages", None)
-    if not stages:
-        return hasattr(details, "training_seconds")  # a training without recorded stages
-    best = [details.best] if hasattr(details, "best") else getattr(details, "validations", [])
-    if not best:
-        return stages[-1].get("patience") is None
-    if len(stages) == 1:
-        best = [max(best, key=lambda entry: entry[entry["metric"]])]
-    if isinstance(details, Rewards):
-        best = [*details.cross_entropy.validations[:1], *best[:1]]
-    return any(
-        one["epoch"] >= stage["optimisation"]["epochs"] - 1
-        for one, stage in zip(best, stages, strict=False)
-    )
-
-
-def _diverged(record: Record[Any]) -> bool:
-    """Whether the loss a word exceeds that of a uniform distribution."""
-    if not isinstance(record.details, Losses):
-        return False
-    guessing = math.log(record.details.configuration["vocabulary_size"])
-    return any(value > guessing for value in record.values.values())
+def _rank(form: Rows, weak: str, from_bound: Interval | None) -> tuple[bool, int, int]:
+    """Sort key: what can settle a comparison, then the paper's own data, then the most records."""
+    made = [r for runs in form.values() for r in runs]
+    few = from_bound is not None and not from_bound.enough
+    return bool(weak) or few, STATUSES.index(made[0].status), -len(made)
 
 
 # --- comparisons
 
 
-def _compare(paper: str, test: Comparing, rows: Rows) -> list[Compared]:
-    column, printed = test.column, _printed(paper, test)
+def _comparisons(paper: str, test: Comparing) -> list[_Comparison]:
+    printed, column = _printed(paper, test), test.column
+    unit = times(papers.load(paper), test.table, column)
     if isinstance(test, Above | Alike | Trend):
-        weighted, bounds = _weighted(test), _bounds(test)
-        return [_difference(printed, rows, what, of, column, bounds) for what, of in weighted]
+        bounds = _bounds(test)
+        measure: Measure = "slope" if isinstance(test, Trend) else "difference"
+        return [
+            _Comparison(
+                list(of), partial(_difference, printed, what, of, measure, column, unit, bounds)
+            )
+            for what, of in _weighted(test)
+        ]
     if isinstance(test, Within):
-        return [_value(printed, rows, one, column, (test.least, test.most)) for one in test.rows]
+        within = [(one, (test.least, test.most)) for one in test.rows]
+    else:
+        shares = 1 - test.share, 1 + test.share
+        names = test.rows or list(printed)
+        within = [(row, (shares[0] * printed[row], shares[1] * printed[row])) for row in names]
     return [
-        _value(printed, rows, row, column, (meant * (1 - test.share), meant * (1 + test.share)))
-        for row, meant in printed.items()
-        if row in rows
+        _Comparison(names, partial(_value, printed, names, column, unit, bounds))
+        for one, bounds in within
+        for names in [[one] if isinstance(one, str) else list(one)]
     ]
 
 
@@ -418,7 +396,7 @@ def _bounds(test: Above | Alike | Trend) -> tuple[float, float]:
     if isinstance(test, Alike):
         return -test.margin, test.margin
     if isinstance(test, Above) and test.lower:
-        return -math.inf, -test.by
+        return -math.inf, 0.0 - test.by
     return test.by if isinstance(test, Above) else 0.0, math.inf
 
 
@@ -426,7 +404,7 @@ def _theirs(
     paper: str, test: Comparing | float | None
 ) -> tuple[tuple[str, str], str, float | None]:
     """The place, column and printed effect of a test's first comparison, as far as printed."""
-    if not isinstance(test, _Test):
+    if not isinstance(test, Test):
         return ("", ""), "", test
     printed = _printed(paper, test)
     if isinstance(test, Above | Alike | Trend):
@@ -446,11 +424,13 @@ def _summed(printed: Mapping[str, float], weights: Mapping[str, float]) -> float
 
 def _difference(
     printed: Mapping[str, float],
-    rows: Rows,
     what: str,
     weights: Mapping[str, float],
+    measure: Measure,
     column: str,
+    unit: float,
     bounds: tuple[float, float],
+    rows: Rows,
 ) -> Compared:
     """The weighted sum of rows over their common seeds, compared with the bounds."""
     runs = [rows[row] for row in weights]
@@ -464,31 +444,37 @@ def _difference(
         every = [r for side in zip(*shared(*runs), strict=True) for r in side]
         sides = np.split(numbers(every, column), len(runs))
         difference = compare
-    total = sum(w * side for w, side in zip(weights.values(), sides, strict=True))
+    total = sum(w * side for w, side in zip(weights.values(), sides, strict=True)) / unit
     found = difference(total, np.zeros_like(total))
     nearest = min(filter(math.isfinite, bounds), key=lambda bound: abs(found.mean - bound))
     from_bound = difference(total, np.full_like(total, nearest))
-    theirs = _summed(printed, weights)
-    return _compared(what, found.mean, theirs, (found.low, found.high), bounds, from_bound)
+    theirs, ends = _summed(printed, weights), (found.low, found.high)
+    return _compared(what, list(weights), measure, found.mean, theirs, ends, bounds, from_bound)
 
 
 def _value(
     printed: Mapping[str, float],
-    rows: Rows,
-    one: str | tuple[str, str],
+    names: Sequence[str],
     column: str,
+    unit: float,
     bounds: tuple[float, float],
+    rows: Rows,
 ) -> Compared:
     """A row's value with its record's interval, or the ratio of two rows, and the bounds."""
-    names = [one] if isinstance(one, str) else list(one)
     first = rows[names[0]][0].details
-    compared = [first.of, first.over] if isinstance(first, DenoisingRatio) else names
-    means = {name: float(np.mean([r.values[column] for r in rows[name]])) for name in names}
+    measure: Measure = "ratio" if len(names) > 1 else "value"
+    compared = names
+    if isinstance(first, DenoisingRatio):
+        compared, measure = [first.of, first.over], "times smaller"
+    means = {name: float(np.mean([r.values[column] for r in rows[name]])) / unit for name in names}
     value = _over(means, names)
     theirs = _over(printed, compared) if printed.keys() >= set(compared) else None
     single = rows[names[0]] if len(names) == 1 and len(rows[names[0]]) == 1 else []
-    ends = single[0].details.interval.get(column, (value, value)) if single else (value, value)
-    return _compared(" over ".join(names), value, theirs, ends, bounds)
+    low, high = (value, value)
+    if single and column in single[0].details.interval:
+        low, high = (end / unit for end in single[0].details.interval[column])
+    what = " over ".join(names)
+    return _compared(what, compared, measure, value, theirs, (low, high), bounds)
 
 
 def _over(values: Mapping[str, float], names: Sequence[str]) -> float:

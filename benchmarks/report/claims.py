@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import Any
 
+from benchmarks import papers
 from benchmarks.papers.cells import NOT_RUN
-from benchmarks.papers.claims import OUTCOMES, Verdict, verdicts
+from benchmarks.papers.claim_tests import OUTCOMES
+from benchmarks.papers.claims import Verdict, verdicts
 from benchmarks.papers.paired import grouped
 from benchmarks.records import Record
 from benchmarks.report import sources
@@ -23,13 +25,15 @@ from benchmarks.report.document import (
     evidenced,
     footnotes,
 )
+from benchmarks.report.sentences import printed as as_printed
 from benchmarks.report.sentences import quantity
 
 RULE = (
     "No verdict is written by hand. A comparison is settled where the 95 % interval of the paired "
     "difference over at least three seeds excludes zero; **by Holm** judges all comparisons of a "
-    "table together. A training that was still improving settles nothing. **here** is the "
-    "comparison that decides, **paper** the same of its printed values."
+    "table together. A training that was still improving settles nothing: each comparison is of a "
+    "converged training where there is one. **here** is the comparison that decides, **paper** the "
+    "same of its printed values."
 )
 
 
@@ -68,19 +72,21 @@ def table(paper: str, found: Sequence[Verdict], made: Sequence[Record[Any]]) -> 
     marks = footnotes(reason for reason, n in Counter(reasons).items() if n > 1)
     rows: list[list[Cell]] = []
     for one, reason in zip(found, reasons, strict=True):
+        decides = next((f for f in one.findings if f.effect == one.effect), None)
         theirs: Cell = "prints none"
         if one.printed is not None:
             place = sources.printed(paper, *one.place)
-            theirs = Value(printed=quantity(one.printed), source=place)
+            of = "" if decides is None else _of_printed(one, decides.rows)
+            theirs = Value(printed=_number(one, one.printed, 4), detail=of, source=place)
         what = one.unit or ("the text's number" if one.printed else "no measure")
         records = _evidence(one, made)
         effect: Cell = NOT_RUN
-        if one.effect is not None and records:
+        if decides is not None and records:
             ends = one.interval
             detail = "" if ends is None else f"[{', '.join(map(quantity, ends))}]"
-            effect = Value(quantity(one.effect), records, one.status, detail=detail)
-            compared = next(f.what for f in one.findings if f.effect == one.effect)
-            what = f"{one.unit}: {compared}"
+            own = [r for r in records if r.key in decides.records]
+            effect = Value(_number(one, decides.effect, 4), own, one.status, detail=detail)
+            what = f"{one.unit}: {decides.what}"
         holm = "" if one.by_holm == one.verdict else one.by_holm
         (noted,) = evidenced(records, f"note {marks[reason]}" if reason in marks else reason)
         rows.append([one.claim, one.where, one.verdict, theirs, effect, what, holm, noted])
@@ -101,13 +107,40 @@ def verdict(one: Verdict, made: Sequence[Record[Any]]) -> Cell:
     records = _evidence(one, made)
     if not records:
         return f"**{one.verdict}**"
-    effect = "" if one.effect is None else f": {one.effect:+.2g} {one.unit}"
+    effect = "" if one.effect is None else f": {_number(one, one.effect, 2)}{_OF[one.measure]}"
     interval = "" if one.interval is None else "[{:.2g}, {:.2g}]".format(*one.interval)
-    printed = "" if one.printed is None else f"printed {one.printed:+.2g}"
+    printed = "" if one.printed is None else f"printed {_number(one, one.printed, 2)}"
     numbers = ", ".join(filter(None, (interval, printed)))
-    reason, _, _ = (one.reason or _reason(one)).partition(" (")
-    caveat = "; ".join(filter(None, (numbers, reason)))
-    return Value(f"**{one.verdict}**{effect}", records, detail=caveat)
+    reasons = (one.reason, one.part) if one.reason else (_reason(one),)
+    caveat = "; ".join(filter(None, (numbers, *(reason.partition(" (")[0] for reason in reasons))))
+    return Value(f"**{one.verdict}**{effect.format(one.unit)}", records, detail=caveat)
+
+
+_OF = {
+    "difference": " {}",
+    "slope": " {} a row",
+    "ratio": " the {}",
+    "times smaller": " smaller {}",
+    "value": " {}",
+}
+"""What follows a number of each measure, with its unit."""
+
+
+def _number(one: Verdict, number: float, digits: int) -> str:
+    """An effect as its measure is written: a difference with its sign, a ratio as times."""
+    if one.measure in ("difference", "slope"):
+        return f"{number:+.{digits}g}"
+    return quantity(number) if one.measure == "value" else f"{number:.{digits}g} times"
+
+
+def _of_printed(one: Verdict, rows: Sequence[str]) -> str:
+    """The two printed numbers that a difference or a ratio is of."""
+    table, _ = one.place
+    if len(rows) != 2 or not table:
+        return ""
+    values = (papers.load(one.paper).table(table).cell(row, one.unit).meant for row in rows)
+    sign = " − " if one.measure == "difference" else " / "
+    return sign.join(as_printed(value) for value in values)
 
 
 def _evidence(one: Verdict, made: Sequence[Record[Any]]) -> list[Record[Any]]:
@@ -120,4 +153,4 @@ def _reason(one: Verdict) -> str:
     seeds = f"{len(one.seeds)} seeds" if one.seeds and "seeds" not in one.data else ""
     status = one.status if one.status not in one.reason else ""
     data = ", ".join(filter(None, (status, one.data, seeds)))
-    return "; ".join(filter(None, (data, one.reason)))
+    return "; ".join(filter(None, (data, one.reason, one.part)))

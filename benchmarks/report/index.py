@@ -10,7 +10,8 @@ from benchmarks import papers
 from benchmarks.files import slug
 from benchmarks.kinds import DenoisingRatio, Measured, Operations, Released, Verification
 from benchmarks.papers.cells import NOT_RUN
-from benchmarks.papers.claims import NOT_SETTLED, Verdict
+from benchmarks.papers.claim_tests import NOT_SETTLED
+from benchmarks.papers.claims import Verdict
 from benchmarks.perf.targets import evaluate_targets
 from benchmarks.records import MEASURED, STATUSES, Record, of_kind
 from benchmarks.report import claims, sentences, sources, tables

@@ -9,7 +9,8 @@ from typing import Any
 from benchmarks import papers
 from benchmarks.equations import notes
 from benchmarks.papers.cells import NOT_RUN, beyond
-from benchmarks.papers.claims import COMPARED, Verdict
+from benchmarks.papers.claim_tests import COMPARED
+from benchmarks.papers.claims import Verdict
 from benchmarks.records import STATUSES, Record
 from benchmarks.report import claims, tables
 from benchmarks.report.document import (

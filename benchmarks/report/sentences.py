@@ -12,7 +12,8 @@ from benchmarks import papers
 from benchmarks.kinds import Denoising, Released
 from benchmarks.papers import cells as of_cells
 from benchmarks.papers.cells import NOT_RUN
-from benchmarks.papers.claims import COMPARED, weakness
+from benchmarks.papers.claim_tests import COMPARED
+from benchmarks.papers.convergence import weakness
 from benchmarks.papers.paired import by_row, difference
 from benchmarks.records import PREDICTED, Record
 from benchmarks.report.document import Box, Cell, Value
@@ -153,10 +154,11 @@ def of_curves(apart: Mapping[str, Interval], sign: int) -> str:
     return ("agrees" if settled == {True} else "opposes") + part
 
 
-def signed(found: Interval) -> str:
-    """A difference with its interval."""
-    ends = f" [{found.low:+.3g}, {found.high:+.3g}]" if np.isfinite(found.low) else ""
-    return f"{found.mean:+.3g}{ends}"
+def signed(found: Interval, times: float = 1) -> str:
+    """A difference with its interval, divided by ``times``."""
+    mean, low, high = (of / times for of in (found.mean, found.low, found.high))
+    ends = f" [{low:+.3g}, {high:+.3g}]" if np.isfinite(low) else ""
+    return f"{mean:+.3g}{ends}"
 
 
 def sentence(paper: str, table: papers.Table, found: Sequence[Source]) -> Box:

@@ -19,7 +19,7 @@ from benchmarks import figures, papers
 from benchmarks.files import slug
 from benchmarks.papers import cells as of_cells
 from benchmarks.papers.cells import NOT_RUN
-from benchmarks.papers.claims import COMPARED
+from benchmarks.papers.claim_tests import COMPARED
 from benchmarks.papers.paired import by_row, grouped
 from benchmarks.records import PREDICTED, STATUSES, Record
 from benchmarks.report import sources as files
@@ -233,7 +233,9 @@ def _dots(name: str, table: papers.Table, source: Source) -> Iterator[Figure]:
         return
     column = table.judged[0]
     runs = {row: [r for r in found if column in r.values] for row, found in _ordered(table, source)}
-    values = {row: [r.values[column] for r in found] for row, found in runs.items() if found}
+    values = {
+        row: [r.values[column] / table.times for r in found] for row, found in runs.items() if found
+    }
     base = table.against.get("")
     level = sum(values[base]) / len(values[base]) if base in values else None
     about = f"{column} of every row: a dot a seed, a bar at the mean"

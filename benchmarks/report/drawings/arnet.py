@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import fmean
 
-from benchmarks import figures
+from benchmarks import figures, papers
 from benchmarks.files import slug
 from benchmarks.papers.arnet.captions import ADDED, BASELINES, PAPER
 from benchmarks.papers.arnet.hidden_states import MODES
@@ -14,6 +14,7 @@ from benchmarks.papers.arnet.hidden_states import ROWS as SHOWN
 from benchmarks.papers.arnet.hidden_states import TABLE as STATES
 from benchmarks.papers.arnet.reconstruction_weight import ROWS as WEIGHTS
 from benchmarks.papers.arnet.reconstruction_weight import TABLE as WEIGHT
+from benchmarks.papers.cells import times
 from benchmarks.papers.paired import by_row, difference, grouped
 from benchmarks.records import Record
 from benchmarks.report.document import Box, Figure, Photographs
@@ -55,9 +56,12 @@ def by_weight(records: Sequence[Record]) -> list[Box | Figure]:
     drawn: list[Box | Figure] = []
     apart: dict[str, Interval] = {}
     said = []
+    unit = times(papers.load(PAPER), WEIGHT, OF_IMAGES)
     for made in _by_data(_of(records, WEIGHT)):
         runs, name = by_row(made), made[0].data.name
-        values = {row: [r.values[OF_IMAGES] for r in runs[row]] for row in WEIGHTS if row in runs}
+        values = {
+            row: [r.values[OF_IMAGES] / unit for r in runs[row]] for row in WEIGHTS if row in runs
+        }
         plain = values.get(next(iter(WEIGHTS)))
         about = (
             f"Figure 5: CIDEr-D by lambda on {name}, a dot a seed and a bar at the mean"
@@ -68,8 +72,8 @@ def by_weight(records: Sequence[Record]) -> list[Box | Figure]:
             apart[name] = found
             means = {row: fmean(of) for row, of in values.items()}
             best = max(means, key=means.__getitem__)
-            said.append(f"on {name} {signed(found)}, the highest mean at {best}")
-        draw = partial(figures.dots, values, "CIDEr-D (x 100)", level)
+            said.append(f"on {name} {signed(found, unit)}, the highest mean at {best}")
+        draw = partial(figures.dots, values, OF_IMAGES, level)
         drawn.append(Figure(slug(PAPER, "5", name), about, made, draw, partial(draw, narrow=True)))
     if said:
         text = f"CIDEr-D with {TAKEN} above that without reconstruction: {'; '.join(said)}."
