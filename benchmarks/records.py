@@ -18,6 +18,7 @@ import math
 import os
 import platform
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -264,8 +265,8 @@ def _user() -> str:
 
 
 def _command() -> str:
-    """This process's command line, see `anonymous`."""
-    return " ".join(["captionbench", *map(anonymous, sys.argv[1:])])
+    """This process's command line as a shell reads it, see `anonymous`."""
+    return shlex.join(["captionbench", *map(anonymous, sys.argv[1:])])
 
 
 def make(

@@ -3,6 +3,7 @@
 import io
 import json
 import multiprocessing
+import shlex
 import subprocess
 import sys
 from contextlib import redirect_stderr
@@ -50,6 +51,12 @@ def test_a_record_s_command_names_no_folder_of_this_machine(monkeypatch, tmp_pat
     argv = ["captionbench", "report", "--data", str(tmp_path / "data"), "--out", "runs/a"]
     monkeypatch.setattr("sys.argv", argv)
     assert example().command == "captionbench report --data data --out runs/a"
+
+
+def test_a_record_s_command_is_read_by_a_shell_as_it_was(monkeypatch):
+    argv = ["captionbench", "reproduce", "--only", "attention | attention", "a; b", "$c 'd'"]
+    monkeypatch.setattr("sys.argv", argv)
+    assert shlex.split(example().command) == argv
 
 
 def test_a_record_says_where_its_number_came_from():

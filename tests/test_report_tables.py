@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from decimal import Decimal
 from functools import cache
 from statistics import fmean
@@ -195,6 +196,19 @@ def test_every_erratum_and_decision_stands_on_its_paper_s_page() -> None:
     ]
     columns = ("paper", "where", "printed", "taken", "why")
     assert sorted(shown) == sorted(tuple(note[name] for name in columns) for note in notes())
+
+
+NAMED = sorted({row.name for table in papers.load("expansionnet_v2").tables for row in table.rows})
+
+
+@given(st.lists(st.sampled_from(NAMED), min_size=1, max_size=4), st.booleans())
+def test_a_recorded_command_is_shown_as_a_shell_reads_it(names, last) -> None:
+    """Also an older one, whose arguments are joined by spaces alone."""
+    others, only = ["--form", "reduced", "--out", "a.jsonl"], ["--only", *names]
+    said = ["captionbench", "reproduce", *(others + only if last else only + others)]
+    shown = evidence.quoted(" ".join(said), NAMED)
+    assert shlex.split(shown) == said
+    assert evidence.quoted(shlex.join(said), NAMED) == shlex.join(said)
 
 
 def trained(row: str, seed: int, scores: list[float], data: str = "photographs") -> records.Record:

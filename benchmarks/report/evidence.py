@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks import records
@@ -93,6 +95,7 @@ def pages(made: Sequence[Record[Any]], titles: Mapping[str, str]) -> list[Page]:
 
 def _list(paper: str, title: str, made: Sequence[Record[Any]]) -> Page:
     ordered = sorted(made, key=lambda r: (r.what.table, r.what.row, r.data.name, r.seeds, r.time))
+    rows = {r.what.row for r in made}
     versions = list(dict.fromkeys(_versions(r) for r in ordered))
     return Page(
         _page(paper),
@@ -101,7 +104,7 @@ def _list(paper: str, title: str, made: Sequence[Record[Any]]) -> Page:
         "what is folded are the values with their intervals, and the command.",
         template="evidence.html",
         data={
-            "records": [_entry(r, versions.index(_versions(r)) + 1) for r in ordered],
+            "records": [_entry(r, rows, versions.index(_versions(r)) + 1) for r in ordered],
             "versions": versions,
         },
         published=False,
@@ -109,7 +112,24 @@ def _list(paper: str, title: str, made: Sequence[Record[Any]]) -> Page:
     )
 
 
-def _entry(record: Record[Any], versions: int) -> dict[str, Any]:
+def quoted(command: str, rows: Collection[str]) -> str:
+    """A recorded command as a shell reads it.
+
+    In older records arguments are joined by spaces alone: those of ``--only`` are found by the
+    names of rows, or by what joins words in such names.
+    """
+    if "'" in command:
+        return command
+    before, only, after = command.partition(" --only ")
+    of_only, space, others = re.match(r"(.*?)( (?=--)|$)(.*)", after, re.DOTALL).groups()  # type: ignore[union-attr]
+    names = "|".join(map(re.escape, sorted(rows, key=len, reverse=True)))
+    words = re.findall(rf"(?:{names})(?= |$)|\S+(?:(?: [|+=] |(?<=,) )\S+)*", of_only)
+    said = [before.split(" "), *([["--only", *words]] if only else [])]
+    said += [others.split(" ")] if space else []
+    return " ".join(map(shlex.join, said))
+
+
+def _entry(record: Record[Any], rows: Collection[str], versions: int) -> dict[str, Any]:
     data, details = record.data, record.details
     return {
         "name": name_of(record),
@@ -125,7 +145,7 @@ def _entry(record: Record[Any], versions: int) -> dict[str, Any]:
         "commit": (record.commit or "unknown")[:10],
         "changed": record.clean is False,
         "date": record.time[:10],
-        "command": record.command,
+        "command": quoted(record.command, rows),
         "versions": versions,
         "values": [
             *(
