@@ -27,6 +27,7 @@ matplotlib.rcParams.update(
 
 import squarify  # noqa: E402  (after the backend is chosen)
 from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib.text import Text  # noqa: E402
 from matplotlib.ticker import LogLocator, NullLocator  # noqa: E402
 
 Point = tuple[float, float]
@@ -47,7 +48,19 @@ FOREST = {
 }
 
 
-def _svg(figure: Any) -> str:
+def _svg(figure: Any, *, tight: bool = False) -> str:
+    """The figure as SVG; only powers on logarithmic axes are math, elsewhere a ``$`` is a dollar."""
+    powers = [
+        label
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        if axis.get_scale() == "log"
+        for label in axis.get_ticklabels(which="both")
+    ]
+    for text in figure.findobj(Text):
+        text.set_parse_math(text in powers)
+    if tight:
+        figure.tight_layout()
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight", metadata=NO_METADATA)
     plt.close(figure)
@@ -218,8 +231,7 @@ def sequences(panels: Mapping[str, Mapping[str, Sequence[float]]], xlabel: str) 
         axes.set_title(title, fontsize=9)
         axes.set_xlabel(xlabel)
         _legend(axes)
-    figure.tight_layout()
-    return _svg(figure)
+    return _svg(figure, tight=True)
 
 
 def scatter(panels: Mapping[str, Sequence[Sequence[Point]]], names: Sequence[str]) -> str:
@@ -234,8 +246,7 @@ def scatter(panels: Mapping[str, Sequence[Sequence[Point]]], names: Sequence[str
         axes.set_yticks([])
         axes.set_aspect("equal", adjustable="datalim")
         _legend(axes)
-    figure.tight_layout()
-    return _svg(figure)
+    return _svg(figure, tight=True)
 
 
 def overlays(picture: Any, rows: Mapping[str, Sequence[tuple[str, Any]]]) -> str:
@@ -257,8 +268,7 @@ def overlays(picture: Any, rows: Mapping[str, Sequence[tuple[str, Any]]]) -> str
             axes.imshow(picture)
             axes.imshow(heat, cmap="inferno", alpha=0.65, vmin=0)
             axes.set_title(word, fontsize=8)
-    figure.tight_layout()
-    return _svg(figure)
+    return _svg(figure, tight=True)
 
 
 @dataclass(frozen=True)
@@ -303,5 +313,4 @@ def panels(rows: Sequence[Sequence[Panel]]) -> str:
             axes.set_xlabel(panel.xlabel)
             axes.set_ylabel(panel.ylabel)
             _legend(axes)
-    figure.tight_layout()
-    return _svg(figure)
+    return _svg(figure, tight=True)

@@ -14,7 +14,7 @@ from benchmarks import records
 from benchmarks.records import PUBLISHED, Record
 from benchmarks.report import build, equations, evidence, html, markdown
 
-MARK = "<xss onload='x'>|\n| a |</td></script>[x](javascript:x)`\"y"
+MARK = "<xss onload='x'>|\n| a |</td></script>[x](javascript:x)`\"y a$x^{$b"
 
 
 @cache
