@@ -123,12 +123,13 @@ def _headlines(
 ) -> Table:
     rows = [*_operations(made), *_released(made)]
     rows += _denoised(made)
-    ((table, box, status),) = [of for of in boxes["expansionnet_v2"] if of[0].name == "I"]
+    ((table, _, status),) = [of for of in boxes["expansionnet_v2"] if of[0].name == "I"]
     found = tables.sources([r for r in made if _is_of(r, table)])
     clear, pairs = sentences.clear_pairs("expansionnet_v2", table, found)
     if pairs:
         about = f"[v2's Table I: pairs that are settled](expansionnet_v2.html#{_place(table)})"
-        said = Value(f"{clear or 'none'} of {pairs}, each form by Holm", box.records)
+        judged = [record for source in found for record in source.made]
+        said = Value(f"{clear or 'none'} of {pairs}, each form by Holm", judged)
         rows.append([about, "prints no intervals", said, status])
     rows += _speed(made)
     columns = ("result", "status", "paper", "here")
