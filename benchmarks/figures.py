@@ -49,7 +49,7 @@ FOREST = {
 
 
 def _svg(figure: Any, *, tight: bool = False) -> str:
-    """The figure as SVG; only powers on logarithmic axes are math, elsewhere a ``$`` is a dollar."""
+    """The figure as SVG; a ``$`` is a dollar: only powers on logarithmic axes are math."""
     powers = [
         label
         for axes in figure.axes

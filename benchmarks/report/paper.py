@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -106,7 +107,7 @@ def page(
                     *equations(paper, made),
                 ],
             ),
-            *(_table(paper, table, mine, jpegs) for table in content.tables),
+            *(_table(paper, table, verdicts, mine, jpegs) for table in content.tables),
             *(_figure(paper, figure, made, jpegs) for figure in content.figures if figure.data),
             *_more(content, mine),
         ],
@@ -140,14 +141,25 @@ def captions_of(paper: str, table: papers.Table, made: Sequence[Record[Any]]) ->
     return next(shown, "")
 
 
-def _table(paper: str, table: papers.Table, made: Sequence[Record[Any]], jpegs: Jpegs) -> Section:
+def _table(
+    paper: str,
+    table: papers.Table,
+    verdicts: Sequence[Verdict],
+    made: Sequence[Record[Any]],
+    jpegs: Jpegs,
+) -> Section:
     blocks = tables.blocks(paper, table, made)
     below = list(BELOW.get((paper, table.name), _nothing)(made, jpegs))
     served = SHOWN_WITH.get((paper, table.name))
     if table.kind == "captions" and (status := captions_of(paper, table, made)):
         where = f" with those of Table {served}" if served else " below"
         text = f"The paper's images are not at hand; ours are shown{where}, not chosen."
-        blocks[0] = Box(status, text)
+        judged = next((one for one in verdicts if one.table == table.name), None)
+        shown = Box(status, text)
+        if judged is not None:
+            shown = claims.box(judged, made)
+            shown = replace(shown, text=f"{shown.text} {text}")
+        blocks[0] = shown
     if served is None:
         blocks += below
     return Section(title_of(table), blocks)
@@ -198,4 +210,6 @@ def _more(content: papers.PaperTables, made: Sequence[Record[Any]]) -> Iterator[
     for table in beyond(content, made):
         if table.name not in figures:
             shown = tables.blocks(content.paper, table, made)
-            yield Section(f"Not in the paper: {table.name}", shown)
+            number, _, what = table.name.partition(", ")
+            name = f"{what} of Table {number}" if what else number
+            yield Section(f"{name[0].upper()}{name[1:]}, not in the paper", shown)

@@ -115,9 +115,9 @@ def pairs(records: Sequence[Record]) -> list[Table]:
         shown.append(
             Table(
                 f"middle_out-6-captions-{form}",
-                "Tables 6 and 10: the first pairs of the test split, not chosen; captions of both "
-                "images of a pair by the word of each; "
-                f"seed {seed}",
+                "Tables 6 and 10: the first pairs of the test split of "
+                f"{made[CONTROLLED[0]].data.name}, not chosen; captions of both images of a pair "
+                f"by the word of each; seed {seed}",
                 ("pair", "word", "a reference", *made),
                 rows,
                 folded=True,
