@@ -16,10 +16,21 @@ from hypothesis import strategies as st
 from benchmarks import papers, records
 from benchmarks.equations import notes
 from benchmarks.kinds import Captions
+from benchmarks.papers import claims
 from benchmarks.papers.cells import cells
 from benchmarks.report import build, evidence, html, markdown, sentences, tables
+from benchmarks.report import claims as claims_page
 from benchmarks.report import paper as paper_page
-from benchmarks.report.document import Box, Equation, Figure, Page, Paragraph, Table, Value
+from benchmarks.report.document import (
+    Box,
+    Equation,
+    Figure,
+    Page,
+    Paragraph,
+    Photographs,
+    Table,
+    Value,
+)
 from benchmarks.statistics import SEEDS
 from reference.equations import PAPERS
 from tests.support.records import record
@@ -184,6 +195,59 @@ def test_every_figure_has_a_name_of_its_own_and_the_records_that_it_is_drawn_fro
     assert len(figures) == len({figure.name for figure in figures})
     for figure in figures:
         assert figure.records and {evidence.place(r) for r in figure.records} <= places()
+
+
+def test_no_two_titles_are_alike() -> None:
+    """Of a page's sections, and of what stands in one."""
+    for page in published():
+        named = [[s.title.partition(":")[0] for s in page.sections]]
+        for section in page.sections:
+            shown = (b for b in section.blocks if isinstance(b, Table | Figure | Photographs))
+            named.append([block.caption for block in shown])
+        for names in named:
+            assert len(names) == len(set(names)), page.name
+
+
+def test_a_counted_table_of_captions_says_what_its_claim_says() -> None:
+    """Not that images are missing alone: Middle-Out's Table 6 counts whose words are followed."""
+    (page,) = [page for page in published() if page.name == "middle_out"]
+    (section,) = [s for s in page.sections if s.title.startswith("Table 6:")]
+    (claim,) = [
+        one
+        for one in claims.verdicts(records.load(records.PUBLISHED), page.name)
+        if one.unit == "follows the word"
+    ]
+    box = section.blocks[0]
+    assert isinstance(box, Box) and box.word == claim.verdict
+    assert f"{claim.effect:+.4g}" in box.text and {r.key for r in box.records} == {*claim.records}
+
+
+def test_the_settled_pairs_of_the_first_page_link_to_the_records_of_every_form() -> None:
+    table = papers.load("expansionnet_v2").table("I")
+    made = [r for r in records.newest(records.load(records.PUBLISHED)) if r.what.table == "I"]
+    found = tables.sources([r for r in made if r.what.paper == "expansionnet_v2"])
+    _, pairs = sentences.clear_pairs("expansionnet_v2", table, found)
+    cells = [cell for t in blocks(published()[0], Table) for row in t.rows for cell in row]
+    (cell,) = [c for c in cells if isinstance(c, Value) and f"of {pairs}, each form" in c.text]
+    assert {r.key for r in cell.records} == {r.key for source in found for r in source.made}
+
+
+def test_a_claim_links_to_records_of_its_own_table_and_rows() -> None:
+    """Records of other tables may be of the same training, and have its key."""
+    made = records.newest(records.load(records.PUBLISHED))
+    for one in claims.verdicts(made):
+        shown = claims_page.verdict(one, made)
+        decides = next((f for f in one.findings if f.effect == one.effect), None)
+        linked = shown.records if isinstance(shown, Value) else ()
+        assert bool(linked) == (decides is not None)
+        for r in linked:
+            assert (r.what.paper, r.what.table) == (one.paper, one.table)
+            assert r.what.row in decides.rows and one.unit in r.values
+        numbers = shown.text + shown.detail if isinstance(shown, Value) else ""
+        if one.measure in ("ratio", "times smaller"):
+            assert " times " in numbers and "+" not in numbers
+        if one.verdict == "not settled" and linked:
+            assert one.reason.partition(" (")[0] in shown.detail
 
 
 def test_every_erratum_and_decision_stands_on_its_paper_s_page() -> None:

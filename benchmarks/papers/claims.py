@@ -51,7 +51,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         what: the compared row or rows.
-        rows: the paper's names of them.
+        rows: of the records.
+        place: the paper's rows of ``printed``.
         effect: a difference, slope, ratio or value, as ``measure`` says.
         printed: the effect in the paper's values; None if it does not print them all.
         interval: the 95 % interval of the effect, if any.
@@ -63,7 +64,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     what: str
-    rows: list[str]
+    rows: list[str] = []
+    place: list[str]
     measure: Measure
     effect: float
     printed: float | None = None
@@ -83,6 +85,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on a claim.
 
     Attributes:
+        table: of the records.
         unit: the column of the effects.
         place: the paper's table and row of ``printed``.
         reason: why the claim is not settled or not testable.
@@ -91,7 +94,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         measure: of the deciding finding, as ``effect``, ``printed``, ``interval`` and what follows.
         n: number of images or cases.
         status: of its records.
-        records: the keys of all findings' records.
+        records: the keys of all findings' records, which others of other rows may share.
     """
 
     paper: str
@@ -101,6 +104,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     by_holm: Outcome
     reason: str = ""
     part: str = ""
+    table: str = ""
     unit: str = ""
     place: tuple[str, str] = ("", "")
     measure: Measure = "value"
@@ -145,7 +149,7 @@ class _Evidence(NamedTuple):
 
 def _compared(
     what: str,
-    rows: Sequence[str],
+    place: Sequence[str],
     measure: Measure,
     effect: float,
     printed: float | None,
@@ -172,7 +176,7 @@ def _compared(
     interval = ends if math.isfinite(high) and (from_bound or low < high) else None
     finding = Finding(
         what=what,
-        rows=list(rows),
+        place=list(place),
         measure=measure,
         effect=effect,
         printed=printed,
@@ -219,7 +223,7 @@ def _verdict(paper: str, claim: Claim, evidence: _Evidence) -> Verdict:
         place=place,
         printed=printed,
     )
-    if not findings:
+    if not findings or isinstance(test, Untestable):
         return nothing
     verdict, by_holm = _all([f.outcome for f in findings]), _all([f.by_holm for f in findings])
     able = [f for f in findings if not f.weak] or findings
@@ -232,7 +236,8 @@ def _verdict(paper: str, claim: Claim, evidence: _Evidence) -> Verdict:
         by_holm=by_holm,
         reason=part if unsettled else decides.reason,
         part="" if unsettled else part,
-        place=("", "") if decides.printed is None else (place[0], decides.rows[0]),
+        table=test.table,
+        place=("", "") if decides.printed is None else (test.table, decides.place[0]),
         measure=decides.measure,
         effect=decides.effect,
         printed=decides.printed,
@@ -316,6 +321,7 @@ def _of_records(finding: Finding, used: Sequence[Record[Any]], weak: str) -> Fin
         )
     return msgspec.structs.replace(
         finding,
+        rows=list(dict.fromkeys(r.what.row for r in used)),
         n=first.n,
         seeds=sorted({seed for r in used for seed in r.seeds}),
         data=first.data.name,

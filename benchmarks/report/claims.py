@@ -10,12 +10,13 @@ from typing import Any
 from benchmarks import papers
 from benchmarks.papers.cells import NOT_RUN
 from benchmarks.papers.claim_tests import OUTCOMES
-from benchmarks.papers.claims import Verdict, verdicts
+from benchmarks.papers.claims import Finding, Verdict, verdicts
 from benchmarks.papers.paired import grouped
 from benchmarks.records import Record
 from benchmarks.report import sources
 from benchmarks.report.document import (
     Block,
+    Box,
     Cell,
     Page,
     Paragraph,
@@ -72,11 +73,11 @@ def table(paper: str, found: Sequence[Verdict], made: Sequence[Record[Any]]) -> 
     marks = footnotes(reason for reason, n in Counter(reasons).items() if n > 1)
     rows: list[list[Cell]] = []
     for one, reason in zip(found, reasons, strict=True):
-        decides = next((f for f in one.findings if f.effect == one.effect), None)
+        decides = _decides(one)
         theirs: Cell = "prints none"
         if one.printed is not None:
             place = sources.printed(paper, *one.place)
-            of = "" if decides is None else _of_printed(one, decides.rows)
+            of = "" if decides is None else _of_printed(one, decides.place)
             theirs = Value(printed=_number(one, one.printed, 4), detail=of, source=place)
         what = one.unit or ("the text's number" if one.printed else "no measure")
         records = _evidence(one, made)
@@ -84,7 +85,7 @@ def table(paper: str, found: Sequence[Verdict], made: Sequence[Record[Any]]) -> 
         if decides is not None and records:
             ends = one.interval
             detail = "" if ends is None else f"[{', '.join(map(quantity, ends))}]"
-            own = [r for r in records if r.key in decides.records]
+            own = _of(one, decides, made)
             effect = Value(_number(one, decides.effect, 4), own, one.status, detail=detail)
             what = f"{one.unit}: {decides.what}"
         holm = "" if one.by_holm == one.verdict else one.by_holm
@@ -102,13 +103,30 @@ def table(paper: str, found: Sequence[Verdict], made: Sequence[Record[Any]]) -> 
     return [shown, *(Paragraph(f"**note {mark}**: {reason}.") for reason, mark in marks.items())]
 
 
+def box(one: Verdict, made: Sequence[Record[Any]]) -> Box:
+    """A verdict on what a table shows: the comparison that decides, and its caveats."""
+    decides = _decides(one)
+    assert decides is not None
+    ends = "" if one.interval is None else f" [{', '.join(map(quantity, one.interval))}]"
+    caveat = "; ".join(filter(None, (one.reason, one.part)))
+    found = f"{decides.what}, {one.unit}: {_number(one, decides.effect, 4)}{ends}"
+    said = "; ".join(filter(None, (found, caveat)))
+    return Box(one.verdict, f"{said}.", _of(one, decides, made))
+
+
+def _decides(one: Verdict) -> Finding | None:
+    """The comparison that a verdict's numbers are of."""
+    return next((f for f in one.findings if f.effect == one.effect), None)
+
+
 def verdict(one: Verdict, made: Sequence[Record[Any]]) -> Cell:
     """A verdict on the first page: the deciding number and its caveats."""
-    records = _evidence(one, made)
+    decides = _decides(one)
+    records = [] if decides is None else _of(one, decides, made)
     if not records:
         return f"**{one.verdict}**"
     effect = "" if one.effect is None else f": {_number(one, one.effect, 2)}{_OF[one.measure]}"
-    interval = "" if one.interval is None else "[{:.2g}, {:.2g}]".format(*one.interval)
+    interval = "" if one.interval is None else "[{}, {}]".format(*(_to(x, 2) for x in one.interval))
     printed = "" if one.printed is None else f"printed {_number(one, one.printed, 2)}"
     numbers = ", ".join(filter(None, (interval, printed)))
     reasons = (one.reason, one.part) if one.reason else (_reason(one),)
@@ -128,9 +146,16 @@ _OF = {
 
 def _number(one: Verdict, number: float, digits: int) -> str:
     """An effect as its measure is written: a difference with its sign, a ratio as times."""
-    if one.measure in ("difference", "slope"):
-        return f"{number:+.{digits}g}"
-    return quantity(number) if one.measure == "value" else f"{number:.{digits}g} times"
+    if one.measure == "value":
+        return quantity(number)
+    text = _to(number, digits)
+    if one.measure in ("ratio", "times smaller"):
+        return f"{text} times"
+    return text if text.startswith("-") else f"+{text}"
+
+
+def _to(number: float, digits: int) -> str:
+    return quantity(float(f"{number:.{digits}g}"))
 
 
 def _of_printed(one: Verdict, rows: Sequence[str]) -> str:
@@ -144,8 +169,17 @@ def _of_printed(one: Verdict, rows: Sequence[str]) -> str:
 
 
 def _evidence(one: Verdict, made: Sequence[Record[Any]]) -> list[Record[Any]]:
-    by_key = {record.key: record for record in made if record.what.paper == one.paper}
-    return [by_key[key] for key in one.records if key in by_key]
+    return [record for finding in one.findings for record in _of(one, finding, made)]
+
+
+def _of(one: Verdict, finding: Finding, made: Sequence[Record[Any]]) -> list[Record[Any]]:
+    """A comparison's records: those of one training share its key."""
+    return [
+        r
+        for r in made
+        if (r.what.paper, r.what.table) == (one.paper, one.table)
+        if r.what.row in finding.rows and r.key in finding.records
+    ]
 
 
 def _reason(one: Verdict) -> str:
