@@ -137,11 +137,7 @@ def forest(
     above: dict[str, Any] = {"fontsize": 8, "va": "center", "transform": axes.get_yaxis_transform()}
     for place, name in enumerate(() if beside else rows):
         axes.text(0.01, place - 0.2, name, **above)
-    axes.set_xscale("log")
-    low, high = axes.get_xlim()
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * low else (1,)))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_locator(NullLocator())
+    _log_axis(axes)
     if beside:
         axes.set_yticks(range(len(rows)), list(rows), fontsize=8)
     else:
@@ -150,6 +146,55 @@ def forest(
     axes.set_xlabel(label)
     legend = axes.legend(frameon=False, fontsize=8, ncols=len(names), loc="lower left")
     legend.set_bbox_to_anchor((0, 1))
+    return _svg(figure)
+
+
+def _log_axis(axes: Any) -> None:
+    """A logarithmic axis with few plain numbers."""
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * low else (1,)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def against_targets(
+    rows: Mapping[str, tuple[float, Mapping[str, tuple[str, Any]]]], label: str
+) -> str:
+    """A line for each target: a bar, and an estimate for each device.
+
+    Args:
+        rows: by name, the target and, by device, a verdict, which gives the colour, and an
+            estimate with its interval. Each device has a shape.
+        label: of the axis.
+    """
+    devices = list(dict.fromkeys(name for _, found in rows.values() for name in found))
+    shapes = dict(zip(devices, "osD^vP*", strict=False))
+    figure, axes = plt.subplots(figsize=(5.6, 0.21 * len(rows) + 0.6))
+    axes.plot([of for of, _ in rows.values()], range(len(rows)), "|", color=FOREST["target"], ms=12)
+    for place, (_, found) in enumerate(rows.values()):
+        for name, (verdict, of) in found.items():
+            at = place + 0.34 * (devices.index(name) / max(len(devices) - 1, 1) - 0.5)
+            ends = [[of.value - of.low], [of.high - of.value]]
+            style: dict[str, Any] = {
+                "color": FOREST[verdict],
+                "fmt": shapes.get(name, "."),
+                "ms": 4,
+            }
+            axes.errorbar([of.value], [at], xerr=ends, **style)
+    verdicts = dict.fromkeys(v for _, found in rows.values() for v, _ in found.values())
+    axes.plot([], [], "|", color=FOREST["target"], ms=10, label="target")
+    for name in devices:
+        axes.plot([], [], shapes.get(name, "."), color="#5d6675", ms=4, label=name)
+    for verdict in sorted(verdicts):
+        axes.plot([], [], "-", color=FOREST[verdict], lw=4, label=verdict)
+    _log_axis(axes)
+    axes.set_yticks(range(len(rows)), list(rows), fontsize=8)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlabel(label, fontsize=8)
+    legend = axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower right")
+    legend.set_bbox_to_anchor((1, 1))
     return _svg(figure)
 
 

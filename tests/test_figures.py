@@ -1,5 +1,6 @@
 """Drawings show the names in data as they are."""
 
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -14,6 +15,9 @@ DRAWN = {
     "narrow dots": lambda: figures.dots({NAME: [1, 2]}, NAME, narrow=True),
     "forest": lambda: figures.forest({NAME: {NAME: 1, "b": 30}}, NAME, ["b"]),
     "forest beside": lambda: figures.forest({NAME: {"b": 30}}, NAME, beside=True),
+    "against targets": lambda: figures.against_targets(
+        {NAME: (2.0, {NAME: ("met", SimpleNamespace(value=3, low=2, high=4))})}, NAME
+    ),
     "curves": lambda: figures.curves({NAME: ([1, 8], [2, 9])}, NAME, "y", log_x=True, log_y=True),
     "bars": lambda: figures.bars({NAME: 1.0, "b": 2.0}, NAME),
     "areas": lambda: figures.areas({NAME: 3.0}, ("rest", 1.0)),

@@ -129,8 +129,8 @@ def verdict(one: Verdict, made: Sequence[Record[Any]]) -> Cell:
     interval = "" if one.interval is None else "[{}, {}]".format(*(_to(x, 2) for x in one.interval))
     printed = "" if one.printed is None else f"printed {_number(one, one.printed, 2)}"
     numbers = ", ".join(filter(None, (interval, printed)))
-    reasons = (one.reason, one.part) if one.reason else (_reason(one),)
-    caveat = "; ".join(filter(None, (numbers, *(reason.partition(" (")[0] for reason in reasons))))
+    reason = (one.reason or _reason(one)).partition(" (")[0]
+    caveat = "; ".join(filter(None, (numbers, reason, one.part.partition(", ")[0])))
     return Value(f"**{one.verdict}**{effect.format(one.unit)}", records, detail=caveat)
 
 

@@ -140,24 +140,6 @@ def _verdicts(outcomes: Sequence[TargetResult]) -> Box:
     return Box("speed" if known else "not run", "; ".join(said) + ".", drawn)
 
 
-def one_thread(outcomes: Sequence[TargetResult]) -> list[TargetResult]:
-    """The verdicts on one thread of every processor."""
-    return [o for o in outcomes if o.evidence and o.evidence[0].device.threads == 1]
-
-
-def headline(made: Sequence[Record]) -> list[Figure]:
-    """A figure of the ratios on one thread of every processor."""
-    shown = [o for o in one_thread(evaluate_targets(made)) if o.target.quantity == RATIO]
-    if not shown:
-        return []
-    about = (
-        "[Speed targets](speed.html) that are ratios, on one thread of each processor: times as "
-        "fast as the plain form."
-    )
-    drawn = [record for outcome in shown for record in outcome.evidence]
-    return [Figure("speed-headline", about, drawn, partial(_forest, shown))]
-
-
 def _forest(outcomes: Sequence[TargetResult]) -> str:
     """A forest plot with a row per target and device."""
     rows: dict[str, dict[str, Any]] = {}
