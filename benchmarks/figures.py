@@ -205,10 +205,11 @@ def curves(
     *,
     log_x: bool = False,
     log_y: bool = False,
+    narrow: bool = False,
     points: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None,
 ) -> str:
     """Line plot of ``lines``, name -> (x, y); ``points``, such as a paper's, are crosses."""
-    figure, axes = plt.subplots(figsize=(7, 4))
+    figure, axes = plt.subplots(figsize=(4, 3.6) if narrow else (7, 4))
     for name, (x, y) in lines.items():
         axes.plot(x, y, marker=".", label=name)
     for name, (x, y) in (points or {}).items():
@@ -265,12 +266,21 @@ def areas(weights: Mapping[str, float], rest: tuple[str, float]) -> str:
     return _svg(figure)
 
 
-def sequences(panels: Mapping[str, Mapping[str, Sequence[float]]], xlabel: str) -> str:
+def _row(count: int, height: float, narrow: bool) -> tuple[Any, Any]:
+    """A figure of ``count`` axes side by side; below one another if ``narrow``."""
+    lines, columns = (count, 1) if narrow else (1, count)
+    size = (4.5 * columns, height * lines)
+    figure, grid = plt.subplots(lines, columns, figsize=size, squeeze=False)
+    return figure, grid.flat
+
+
+def sequences(
+    panels: Mapping[str, Mapping[str, Sequence[float]]], xlabel: str, *, narrow: bool = False
+) -> str:
     """Sequences over their positions, a panel a title; a name has one colour in all panels."""
-    size = (4.5 * len(panels), 3.4)
-    figure, grid = plt.subplots(1, len(panels), figsize=size, squeeze=False)
+    figure, grid = _row(len(panels), 3.4, narrow)
     names = list(dict.fromkeys(name for drawn in panels.values() for name in drawn))
-    for axes, (title, drawn) in zip(grid[0], panels.items(), strict=True):
+    for axes, (title, drawn) in zip(grid, panels.items(), strict=True):
         for name, values in drawn.items():
             axes.plot(values, marker=".", label=name, color=f"C{names.index(name) % 10}")
         axes.set_title(title, fontsize=9)
@@ -279,10 +289,12 @@ def sequences(panels: Mapping[str, Mapping[str, Sequence[float]]], xlabel: str) 
     return _svg(figure, tight=True)
 
 
-def scatter(panels: Mapping[str, Sequence[Sequence[Point]]], names: Sequence[str]) -> str:
+def scatter(
+    panels: Mapping[str, Sequence[Sequence[Point]]], names: Sequence[str], *, narrow: bool = False
+) -> str:
     """Scatter plots side by side, each of two kinds of points: filled and open."""
-    figure, grid = plt.subplots(1, len(panels), figsize=(4.5 * len(panels), 4.2), squeeze=False)
-    for axes, (title, kinds) in zip(grid[0], panels.items(), strict=True):
+    figure, grid = _row(len(panels), 4.2, narrow)
+    for axes, (title, kinds) in zip(grid, panels.items(), strict=True):
         styles = ({"color": "#2457a6"}, {"facecolors": "none", "edgecolors": "#b3261e"})
         for name, points, style in zip(names, kinds, styles, strict=True):
             axes.scatter(*zip(*points, strict=True), s=18, label=name, linewidths=1, **style)

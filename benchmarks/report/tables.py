@@ -264,7 +264,7 @@ def _layout(
     *,
     folded: bool = False,
 ) -> Table:
-    """The paper's rows and columns; then the judged columns, relative to a baseline."""
+    """The judged columns, relative to a baseline; then the paper's rows and columns."""
     columns = _columns(table, cells)
     by_place = {(cell.row, cell.column): cell for cell in cells}
     labels = {row.name: label(row) for row in table.rows}
@@ -283,7 +283,8 @@ def _layout(
         for column in columns:
             cell, place = by_place[row, column], places.get(row, "")
             line.append(_cell(cell, digits[column], bool(ours), marks, place))
-        rows.append(line + [above_baseline(table, c, row, by_place, runs, places) for c in judged])
+        gaps = [above_baseline(table, c, row, by_place, runs, places) for c in judged]
+        rows.append([line[0], *gaps, *line[1:]])
         seeds = {seed for cell in ours for r in cell.records for seed in r.seeds}
         reasons = dict.fromkeys(cell.reason for cell in of_row if cell.reason not in EMPTY)
         why = ",".join(marks[reason] for reason in reasons if reason in marks)
@@ -293,10 +294,10 @@ def _layout(
         (number,) = evidenced(from_, len(seeds) or "none")
         ends.append((statuses or later.get(row) or NOT_RUN + why, number))
     first = "encoder | decoder" if any(row.encoder for row in table.rows) else "row"
-    heads = [heading(table, column) for column in columns]
     base = table.against.get("") if len(table.against) == 1 else None
     better = " (lower is better)" if table.lower else ""
-    heads += [f"{column} above {base or 'its baseline'}{better}" for column in judged]
+    heads = [f"{column} above {base or 'its baseline'}{better}" for column in judged]
+    heads += [heading(table, column) for column in columns]
     for at, head in ((1, "seeds"), (0, "status")):
         if len({text_of(end[at]) for end in ends}) > 1:  # else it is said above the table
             heads.insert(0, head)

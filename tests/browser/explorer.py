@@ -24,6 +24,7 @@ def random_state(random: Random) -> dict[str, object]:
 
     groups = [size(1, 2000) for _ in range(random.choice((0, 1, 1, 2, 5)))]
     sizes = {known.name: size(max(known.least, 1), 5000) for known in explorer.SIZES}
+    sizes |= {"heads": (heads := size(1, 64)), "d": heads * size(1, 800)}
     return {
         "G": groups,
         **sizes,
@@ -84,7 +85,10 @@ def address_holds_the_state(site: Site, random: Random) -> str:
             assert text == expected.get(name, f"no {state['precision']}"), (name, state)
     with site.open("explorer", "#L=none&T=1") as page:
         assert "L, T: expected a whole number" in page.locator("#message").inner_text()
-    return "3 addresses, typed too, and a wrong one"
+    with site.open("explorer", "#heads=7&d=512&y=what") as page:
+        assert "heads: expected a divisor of d = 512" in page.locator("#message").inner_text()
+        assert page.locator("[name=y]").input_value() == "paper"
+    return "3 addresses, typed too, and wrong ones"
 
 
 CHECKS = (same_digits, address_holds_the_state)

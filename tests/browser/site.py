@@ -17,6 +17,7 @@ LAPTOP = 1280
 PAPER = 1046
 """The width of A4 on its side within margins of a centimetre, in px."""
 OVER = "Math.max(0, document.documentElement.scrollWidth - window.innerWidth)"
+OPEN = "document.querySelectorAll('details').forEach(folded => { folded.open = true; })"
 LINKS = "[...document.querySelectorAll('a[href]')].map(link => link.href)"
 SEEN = """places => places.filter(place => {
   location.hash = place; dispatchEvent(new HashChangeEvent("hashchange"));
@@ -75,7 +76,7 @@ NUMBERS = r"""named => [...document.querySelectorAll("td, .box, figcaption")].ma
   return [is, part.querySelector("a[href]") !== null, `${head ?? ""}: ${part.textContent.trim()}`];
 })"""
 UNSEEN = """() => [...document.querySelectorAll("th")]
-  .filter(head => head.textContent === "status" && head.checkVisibility()
+  .filter(head => /^status$| above /.test(head.textContent) && head.checkVisibility()
     && head.getBoundingClientRect().right > head.closest(".scroll").getBoundingClientRect().right)
   .map(head => head.closest(".scroll").ariaLabel)"""
 LOADED = """() => Promise.all([...document.querySelectorAll("figure img")].map(image => {
@@ -95,11 +96,14 @@ def some(site: Site, random: Random) -> list[str]:
 
 
 def both_widths_and_schemes(site: Site, random: Random) -> str:
-    """No page is wider than its window, and axe-core finds no violation."""
+    """No page is wider than its window, and axe-core finds no violation, nor in what is folded."""
     names = some(site, random)
+    shown = [(WIDE, "light", ""), (NARROW, "dark", "")]
+    shown += [(NARROW, "light", OPEN), (WIDE, "dark", OPEN)]
     for name in names:
-        for width, scheme in ((WIDE, "light"), (NARROW, "dark")):
+        for width, scheme, script in shown:
             with site.open(name, width=width, scheme=scheme) as page:
+                page.evaluate(script)
                 over = page.evaluate(OVER)
                 assert over == 0, f"{name} is {over} px wider than {width}"
                 # axe judges no contrast over a gradient: without the edges' shadows it judges all
@@ -112,15 +116,18 @@ def both_widths_and_schemes(site: Site, random: Random) -> str:
 
 
 def what_decides_is_in_sight(site: Site, _: Random) -> str:
-    """Every status in a window of 1,280 px, and whole drawings in a narrow one, unscrolled."""
+    """Every status and difference at 1,280 px, whole drawings at 390 px, the first page at once."""
     for name in site.pages:
         for width, script in ((LAPTOP, UNSEEN), (NARROW, WIDER)):
             with site.open(name, width=width) as page:
-                page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+                page.evaluate(OPEN)
                 page.evaluate(LOADED)
                 cut = page.evaluate(script)
                 assert not cut, f"{name} at {width} px: out of sight: {cut[0]}"
-    return f"statuses at {LAPTOP} px, drawings at {NARROW} px"
+    with site.open("index") as page:
+        height = page.evaluate("document.documentElement.scrollHeight")
+        assert height <= 900, f"the first page is {height} px high"
+    return f"statuses at {LAPTOP} px, drawings at {NARROW} px, the first page in {WIDE} x 900"
 
 
 def links_lead_to_their_places(site: Site, _: Random) -> str:

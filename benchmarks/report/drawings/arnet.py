@@ -103,5 +103,6 @@ def states(records: Sequence[Record]) -> list[Figure]:
             "apart mean anything. The distances above are those of the states themselves."
         )
         svg = partial(figures.scatter, panels, MODES)
-        drawn.append(Figure(slug(PAPER, "4", first.data.name), about, made, svg))
+        narrow = partial(svg, narrow=True)
+        drawn.append(Figure(slug(PAPER, "4", first.data.name), about, made, svg, narrow))
     return drawn

@@ -65,7 +65,8 @@ def ablation(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Bloc
             "of the same model with every image's features replaced by their mean."
         )
         draw = partial(figures.curves, curves, "epoch", "CIDEr-D (x 100)")
-        shown.append(Figure("flickr8k-validation", about, seen, draw))
+        narrow = partial(draw, narrow=True)
+        shown.append(Figure("flickr8k-validation", about, seen, draw, narrow))
         items = [
             Photograph(
                 str(e.image),
@@ -122,6 +123,7 @@ def operations(records: Sequence[Record]) -> list[Block]:
             "of expansion vectors.",
             made[:1],
             draw,
+            partial(draw, narrow=True),
         ),
     ]
 

@@ -83,7 +83,8 @@ def loss_curves(records: Sequence[Record]) -> list[Box | Figure]:
             "before, and of the seeds that were trained so long."
         )
         drawing = partial(figures.curves, lines, "steps", "training loss, nats a word", log_y=True)
-        drawn.append(Figure(slug(PAPER, name, "7"), about, made, drawing))
+        narrow = partial(drawing, narrow=True)
+        drawn.append(Figure(slug(PAPER, name, "7"), about, made, drawing, narrow))
         pairs = [pair for row in GATED if row in runs for pair in shared(runs[row], runs[PLAIN])]
         if pairs:
             ours, plain = ([_late(record) for record in side] for side in zip(*pairs, strict=True))

@@ -24,7 +24,9 @@ def errors(records: Sequence[Record]) -> list[Figure]:
     drawn = []
     for steps, of_steps in _by_steps(of_kind(records, Denoising)):
         about = f"Test errors over {steps:,} steps, means and ranges of seeds; dashed: printed"
-        drawn.append(Figure(f"denoising-{steps}", about, of_steps, partial(_drawing, of_steps)))
+        draw = partial(_drawing, of_steps)
+        narrow = partial(draw, narrow=True)
+        drawn.append(Figure(f"denoising-{steps}", about, of_steps, draw, narrow))
     return drawn
 
 
@@ -52,7 +54,8 @@ def example(records: Sequence[Record]) -> list[Figure]:
             f"are after {steps:,} steps; the first seed's first."
         )
         draw = partial(sequences, parts, "position")
-        drawn.append(Figure(f"denoising-{steps}-example", about, of_steps, draw))
+        narrow = partial(draw, narrow=True)
+        drawn.append(Figure(f"denoising-{steps}-example", about, of_steps, draw, narrow))
     return drawn
 
 
@@ -61,7 +64,7 @@ def _by_steps(made: Sequence[Record]) -> list[tuple[int, list[Record]]]:
     return sorted(grouped(made, lambda r: r.details.settings["steps"]).items(), reverse=True)
 
 
-def _drawing(made: Sequence[Record]) -> str:
+def _drawing(made: Sequence[Record], *, narrow: bool = False) -> str:
     drawn = []
     printed = {(c.row, c.column): c.value for c in papers.load(PAPER).table(TABLE).cells}
     for measure in MEASURES:
@@ -78,7 +81,7 @@ def _drawing(made: Sequence[Record]) -> str:
             if isinstance(level := printed.get((row, measure)), float):
                 levels[f"{row}, printed"] = level
         drawn.append(Panel(measure, lines, levels, "steps", f"test {measure}"))
-    return panels([drawn])
+    return panels([[panel] for panel in drawn] if narrow else [drawn])
 
 
 SHOWN = (MIDDLE_OUT, f"{BASELINE} + Self-Attention")

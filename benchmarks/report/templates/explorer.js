@@ -69,7 +69,10 @@ const here = { ...DATA.defaults, x: "G", y: "paper" };
 const textOf = (value) => (Array.isArray(value) ? value.join(",") : String(value));
 
 function show(state) {
-  for (const field of fields) field.value = textOf(state[field.name]);
+  for (const field of fields) {
+    field.value = textOf(state[field.name]);
+    if (field.selectedIndex === -1) field.value = here[field.name];
+  }
 }
 
 function read() {
@@ -87,10 +90,12 @@ function read() {
     return isWrong;
   });
   const named = wrong.map((field) => field.name).join(", ");
+  const splits = named || state.d % state.heads === 0;
+  if (!splits) form.elements.heads.setAttribute("aria-invalid", true);
   document.getElementById("message").textContent = named
     ? `${named}: expected a whole number up to ${DATA.largest}, at least ${DATA.least[wrong[0].name] ?? 1}.`
-    : "";
-  return named ? null : state;
+    : splits ? "" : `heads: expected a divisor of d = ${state.d}.`;
+  return named || !splits ? null : state;
 }
 
 // what the paper's convention depends on
