@@ -19,6 +19,7 @@ from benchmarks.papers import claims
 from benchmarks.papers.cells import times
 from benchmarks.papers.claim_tests import (
     CONTRADICTED,
+    NO_VALUES,
     NOT_SETTLED,
     OUTCOMES,
     SUPPORTED,
@@ -145,8 +146,13 @@ def test_all_pairs_must_hold_and_one_contradicts(monkeypatch) -> None:
     both = [("a", "b"), ("c", "b")]
     assert judged(monkeypatch, above(pairs=both), made).verdict == SUPPORTED
     assert judged(monkeypatch, above(pairs=[*both, ("a", "c")]), made).verdict == CONTRADICTED
-    assert judged(monkeypatch, above(by=9.0), made).verdict == SUPPORTED
-    assert judged(monkeypatch, above(by=11.0), made).verdict == CONTRADICTED
+    same = [records.replace(r, status="same data") for r in made]
+    assert judged(monkeypatch, above(by=9.0), same).verdict == SUPPORTED
+    assert judged(monkeypatch, above(by=11.0), same).verdict == CONTRADICTED
+    # of other data signs compare, amounts do not
+    for by in (9.0, 11.0):
+        found = judged(monkeypatch, above(by=by), made)
+        assert (found.verdict, found.reason) == (NOT_SETTLED, NO_VALUES)
 
 
 def test_rows_of_a_trend_rise_together_whatever_their_records_order(monkeypatch) -> None:

@@ -278,7 +278,7 @@ def _evidence(paper: str, test: Comparing | Untestable, made: Sequence[Record[An
     here = [r for r in made if r.what.table == test.table and test.column in r.values]
     forms = [by_row(form) for form in grouped(here, _source).values()]
     needed = {row for one in comparisons for row in one.rows}
-    weak = [_why_weak(test, form, needed) for form in forms]
+    weak = [_why_weak(form, needed) for form in forms]
     found = []
     for one in comparisons:
         able = [
@@ -291,6 +291,7 @@ def _evidence(paper: str, test: Comparing | Untestable, made: Sequence[Record[An
             return _Evidence([], f"not run: `captionbench reproduce {paper}` trains it")
         _, (finding, from_bound), form, why = min(able, key=lambda each: each[0])
         used = [r for row in one.rows for r in form[row]]
+        why = why or _of_values(test, used)
         found.append((_of_records(finding, used, why), from_bound))
     return _Evidence(found)
 
@@ -303,12 +304,16 @@ def _have(form: Rows, names: Sequence[str]) -> bool:
     return bool(shared(*runs)) or any(map(_ensemble, runs))
 
 
-def _why_weak(test: Comparing, form: Rows, needed: set[str]) -> str:
+def _why_weak(form: Rows, needed: set[str]) -> str:
     """Why a form's records cannot settle a claim that needs these rows; empty if they can."""
     own = {row: runs for row, runs in form.items() if row in needed}
-    first, *_ = next(iter(form.values()))
-    of_values = isinstance(test, AsPrinted) and first.status in COMPARED
-    return (own and weakness(own)) or weakness(form) or (NO_VALUES if of_values else "")
+    return (own and weakness(own)) or weakness(form)
+
+
+def _of_values(test: Comparing, used: Sequence[Record[Any]]) -> str:
+    """Why records cannot settle a claim about values or by how much; empty if they can."""
+    about_values = isinstance(test, AsPrinted) or (isinstance(test, Above) and test.by != 0)
+    return NO_VALUES if about_values and used[0].status in COMPARED else ""
 
 
 def _of_records(finding: Finding, used: Sequence[Record[Any]], weak: str) -> Finding:
