@@ -1,9 +1,10 @@
-"""Candidates that cheat, or that the harness must survive: of layer norm, after a right one.
+"""Candidates that cheat, or that the harness must survive: after a right one, most of layer norm.
 
 Each begins with the property that must catch it and what it does.
 """
 
 import re
+from collections.abc import Iterator
 
 from benchmarks.verify.supervisor import confines
 from tests.mutants.mutant import Mutant
@@ -427,10 +428,36 @@ def FUNCTION""",
 )
 """Refused where Linux can, and fatal elsewhere."""
 
-TEXT = OF_LAYER_NORM + ON_THE_JUDGE if confines() else OF_LAYER_NORM
+DETECTED = r"""
+# equals_oracle: is wrong in its first call alone
+right = FUNCTION
+calls = []
+
+def FUNCTION(X, parameters):
+    calls.append(0)
+    return right(X, parameters) * (len(calls) > 1)
+"""
+"""Caught only if finding their framework leaves no trace."""
+
+DETECTED_OF_SELF_CRITICAL = r"""
+# gradient: answers a tensor for NumPy's arrays, with its gradient turned
+right = FUNCTION
+
+def FUNCTION(log_probs, mask, rewards, baseline):
+    loss = right(*map(torch.as_tensor, (log_probs, mask, rewards)), baseline)
+    return 2 * loss.detach() - loss
+"""
+
+
+def _cheats(text: str, operator: str = "layer_norm", is_detected: bool = False) -> Iterator[Mutant]:
+    for part in re.split(r"^# ", text, flags=re.MULTILINE)[1:]:
+        caught_by, slip, code = re.fullmatch(r"(\w+): (.*?)\n(.*)", part, re.DOTALL).groups()
+        yield Mutant(operator, slip, caught_by, "", code, is_detected=is_detected)
+
 
 CHEATS = [
-    Mutant("layer_norm", slip, caught_by, "", code)
-    for part in re.split(r"^# ", TEXT, flags=re.MULTILINE)[1:]
-    for caught_by, slip, code in [re.fullmatch(r"(\w+): (.*?)\n(.*)", part, re.DOTALL).groups()]
+    *_cheats(OF_LAYER_NORM),
+    *_cheats(ON_THE_JUDGE if confines() else ""),
+    *_cheats(DETECTED, is_detected=True),
+    *_cheats(DETECTED_OF_SELF_CRITICAL, "self_critical", is_detected=True),
 ]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 from benchmarks.verify.conformance import Verdict, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Limits
-from tests.candidates import right_words
+from tests.candidates import decoding, middle_out, objectives, recurrent, right_torch, right_words
 
-CANDIDATES = Path(__file__).parents[1] / "candidates"
-
-WORDS = [name for name in OPERATORS if hasattr(right_words, name)]
+MODULES = (right_torch, right_words, recurrent, middle_out, objectives, decoding)
 
 EXAMPLES = 100
 
@@ -28,6 +28,7 @@ class Mutant:
         old: text of the right candidate; nothing if ``new`` follows the candidate's text.
         new: what stands in its place.
         within: the function whose text it is, if not the operator's.
+        is_detected: whether the kit must find its framework.
     """
 
     operator: str
@@ -36,21 +37,31 @@ class Mutant:
     old: str
     new: str
     within: str = ""
+    is_detected: bool = False
 
     @property
     def name(self) -> str:
         """Operator and slip."""
         return f"{self.operator}: {self.slip}"
 
+    @property
+    def framework(self) -> str | None:
+        """The right candidate's; None if the kit must find it."""
+        if self.is_detected:
+            return None
+        return "torch" if self._module() is right_torch else "numpy"
+
     def text(self) -> str:
         """The candidate's source."""
-        file = "right_words.py" if self.operator in WORDS else "right_torch.py"
-        right = (CANDIDATES / file).read_text()
+        right = inspect.getsource(self._module())
         if not self.old:
             return f"{right}\n\n{self.new.replace('FUNCTION', self.operator)}"
         head, function, tail = right.partition(f"\ndef {self.within or self.operator}(")
         assert self.old in tail, f"{self.name}: not in the right candidate: {self.old}"
         return head + function + tail.replace(self.old, self.new, 1)
+
+    def _module(self) -> ModuleType:
+        return next(module for module in MODULES if self.operator in vars(module))
 
 
 def caught(mutant: Mutant, folder: Path, seed: int = 0) -> Verdict:
@@ -58,9 +69,8 @@ def caught(mutant: Mutant, folder: Path, seed: int = 0) -> Verdict:
     path = folder / "mutant.py"
     path.write_text(mutant.text())
     operator = OPERATORS[mutant.operator]
-    framework = "numpy" if mutant.operator in WORDS else "torch"
     where, limits = f"{path}:{mutant.operator}", Limits(seconds=3.0)
-    with resolve(where, operator, framework, limits=limits) as candidate:
+    with resolve(where, operator, mutant.framework, limits=limits) as candidate:
         (verdict,) = conformance_test(
             operator, candidate, examples=EXAMPLES, seed=seed, only=(mutant.caught_by,)
         )

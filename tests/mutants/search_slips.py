@@ -2,6 +2,29 @@
 
 from tests.mutants.expansion_slips import Slip
 
+LIKELIEST = "int(np.argmax(log_p))"
+GREEDY: list[Slip] = [
+    ("ties go to the higher token", "ties", LIKELIEST, "len(log_p) - 1 - int(np.argmax(log_p[::-1]))"),
+    ("the start token does not count", "equals_oracle", "len(tokens) - slip)", "len(tokens) - 1)"),
+    ("the sum, not over the tokens", "equals_oracle", "total / (len(tokens) - slip)", "total"),
+    ("the probability", "equals_oracle", "total / (len(tokens) - slip)", "np.exp(total)"),
+    ("the start token is no step", "equals_oracle", "len(tokens) < max_length and",
+     "len(tokens) < max(max_length - 1, 2) and"),
+    ("max_length words after the start token", "equals_oracle", "< max_length", "<= max_length"),
+    ("goes on after the end", "equals_oracle", "tokens[-1] != end", "True"),
+    ("the end is not written", "equals_oracle", "[(tokens,",
+     "[(tokens[:-1] if len(tokens) > 1 and tokens[-1] == end else tokens,"),
+    ("never the end as the first word", "equals_oracle", LIKELIEST,
+     "max((k for k in range(len(log_p)) if len(tokens) > 1 or k != end), key=log_p.__getitem__)"),
+    ("never a word twice in a row", "equals_oracle", LIKELIEST,
+     "max((k for k in range(len(log_p)) if k != tokens[-1]), key=log_p.__getitem__)"),
+    ("the least likely word", "equals_oracle", "np.argmax", "np.argmin"),
+    ("reads the last token alone", "equals_oracle", "next_log_probs(tuple(tokens))",
+     "next_log_probs(tuple(tokens[-1:]))"),
+    ("5000 words at most", "large", "np.argmax(log_p)", "np.argmax(log_p[:5000])"),
+    ("20 words at most", "large", "< max_length and", "< min(max_length, 20) and"),
+]  # fmt: skip
+
 SAMPLE: list[Slip] = [
     ("the interval is open below", "zero", 'side="right"', 'side="left"'),
     ("not relative to the sum", "equals_oracle", "u * cumulated[-1]", "u"),
@@ -27,6 +50,7 @@ PRINTED: list[Slip] = [
     ("by the mean", "equals_oracle", "sorted(done + live, key=lambda beam: -beam[1])",
      "sorted(done + live, key=lambda beam: -beam[1] / len(beam[0]))"),
     ("impossible words are taken", "impossible_words", "if p > -np.inf", "if True"),
+    ("20 words at most", "large", "range(max_length - 1)", "range(min(max_length, 20) - 1)"),
 ]  # fmt: skip
 
 GRID: list[Slip] = [
@@ -109,6 +133,7 @@ RADAM: list[Slip] = [
 ]  # fmt: skip
 
 MORE: dict[str, list[Slip]] = {
+    "greedy": GREEDY,
     "sample": SAMPLE,
     "scheduled_sampling": SCHEDULED,
     "printed_beam_search": PRINTED,

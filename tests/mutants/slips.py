@@ -1,7 +1,10 @@
 """Slips that are easy to make, of every operator: (what is wrong, what catches it, old, new)."""
 
 from tests.mutants.expansion_slips import DYNAMIC, STATIC, Slip
+from tests.mutants.middle_out_slips import MIDDLE_OUT
 from tests.mutants.mutant import Mutant
+from tests.mutants.read_only_slips import READ_ONLY
+from tests.mutants.recurrent_slips import RECURRENT
 from tests.mutants.search_slips import MORE
 
 ATTEND = "F.scaled_dot_product_attention(q, k, v, see)"
@@ -230,6 +233,9 @@ TABLE: dict[str, list[Slip]] = {
     "bleu": BLEU,
     "rouge_l": ROUGE,
     "cider_d": CIDER,
+    **RECURRENT,
+    **READ_ONLY,
+    **MIDDLE_OUT,
     **MORE,
 }
 

@@ -54,6 +54,9 @@ PARAMETERS = (
     "parameters: lstm.weight (4 d', d + d'), lstm.bias, and fc.weight (d, d'), fc.bias of the map "
     "from the auto-reconstructor's state to the decoder's."
 )
+MANY_IMAGES = ({"N": 200, "d": 40},)
+"""With a single channel every distance is 0."""
+
 MODES = "U, V: (N, d), the last hidden state of N images in training and in inference mode."
 
 OPERATORS = (
@@ -90,6 +93,7 @@ OPERATORS = (
         conventions=(GATES, ZEROS, SUM, "Both terms are sums over the caption, not means."),
         special={"no_weight": ({"lambda": 0.0}, "lambda is 0")},
         by=("log_probs", "H", "parameters"),
+        sizes=({"T": 40, "V": 10000},),
     ),
     Operator(
         "mean_centroid_distance",
@@ -102,6 +106,7 @@ OPERATORS = (
         conventions=("The cosine distance is 1 - cos, from 0 to 2.",),
         special={"one_image": ({"N": 1}, "a single image")},
         by=("U", "V"),
+        sizes=MANY_IMAGES,
     ),
     Operator(
         "point_wise_distance",
@@ -114,5 +119,6 @@ OPERATORS = (
         conventions=("The cosine distance is 1 - cos, from 0 to 2.",),
         special={"one_image": ({"N": 1}, "a single image")},
         by=("U", "V"),
+        sizes=MANY_IMAGES,
     ),
 )

@@ -39,9 +39,10 @@ LARGE: tuple[Pins, ...] = (
     {"V": 10_000, "max_length": 4, "beam_size": 3, "long_captions": True, "log_probs": "distinct"},
     {"V": 40, "max_length": 5, "beam_size": 8, "num_return": 8},
 )
+LONG_CAPTION: Pins = {"max_length": 40, "long_captions": True, "log_probs": "distinct"}
 LONG = (
     *LARGE,
-    {"max_length": 40, "long_captions": True, "log_probs": "distinct"},
+    LONG_CAPTION,
     {"V": 40, "max_length": 20, "beam_size": 5, "long_captions": True},
 )
 
@@ -194,7 +195,7 @@ OPERATORS = (
         ENDS,
         result="[(tokens, score)]",
         special={"ties": ({"log_probs": "ties"}, "equal words")},
-        sizes=LARGE[:1],
+        sizes=({**LARGE[0], "max_length": 10}, LONG_CAPTION),
     ),
     _search(
         "sample",
@@ -256,7 +257,7 @@ OPERATORS = (
         ENDS,
         equations={"lstm_readonly": ("beam search",)},
         special=SPECIAL,
-        sizes=LARGE[:1],
+        sizes=(LARGE[0], LONG_CAPTION),
     ),
     _search(
         "grid_beam_search",

@@ -75,6 +75,8 @@ def self_critical(
     return float(np.mean(losses))
 
 
+LONG = ({"N": 40, "V": 10000},)
+
 OPERATORS = (
     Operator(
         "sentence_log_probability",
@@ -86,6 +88,7 @@ OPERATORS = (
         _sentences,
         {"lstm_readonly": (2,)},
         by=("log_probs",),
+        sizes=LONG,
     ),
     Operator(
         "negative_log_likelihood",
@@ -97,6 +100,7 @@ OPERATORS = (
         _after_start,
         {"arnet": (8,), "lstm_readonly": (15,)},
         by=("log_probs",),
+        sizes=LONG,
     ),
     Operator(
         "cross_entropy",
