@@ -396,7 +396,8 @@ def test_generated_scenes_are_pictures_and_captions_to_try(tmp_path, capsys):
     assert {entry.image for entry in found} == set(Photographs([out]))
     first, second = ({p.name: p.read_bytes() for p in place.iterdir()} for place in (out, again))
     assert first == second
-    for option, value in (("--num-images", 0), ("--num-references", 0), ("--first", -1)):
+    bad = {"--num-images": (0, 10**12), "--num-references": (0, 10**9), "--first": (-1,)}
+    for option, value in ((option, value) for option, values in bad.items() for value in values):
         assert main("scenes", option, value, "--out", tmp_path / "bad") == 2
-        assert f"{option} is {value}, expected at least" in capsys.readouterr().err
+        assert f"{option}: {value}, expected at least" in capsys.readouterr().err
     assert not (tmp_path / "bad").exists()
