@@ -39,7 +39,7 @@ def ceilings(threads=1, precision="float32", name="a CPU", time="2024-01-01", **
         table="speed",
         row=f"{case.row}: device",
         device=records.Device(kind="cpu", name=name, threads=threads),
-        time=time,
+        time=f"{time}T00:00:00+00:00",
         case=case.recorded(),
     )
 
@@ -148,7 +148,7 @@ def test_the_error_is_of_the_prediction_against_the_newest_measurement(predicted
 
     def timing(value, threads=1, time="2024"):
         here = records.Device(kind="cpu", name="a CPU", threads=threads)
-        made = record(Timing, {"seconds": value}, device=here, time=time)
+        made = record(Timing, {"seconds": value}, device=here, time=f"{time}-01-01T00:00:00+00:00")
         return records.replace(made, details=filled(Timing, **of))
 
     details = filled(Prediction, **of, device=device.to_dict())

@@ -184,7 +184,7 @@ def test_the_file_names_neither_user_nor_host_nor_folder(device, tmp_path, monke
     text = gzip.decompress(recorded(folder).read_bytes()).decode()
     for personal in (user, host, str(tmp_path), "people", "/opt", "~/"):
         assert personal not in text
-    assert "captionbench record --out out --x=" in text
+    assert "captionbench record --out out '--x=~' y user" in text
     assert "RuntimeError: host: cuda.so of user (see y.txt, w.h)" in text
 
 

@@ -213,7 +213,7 @@ def test_the_collector_runs_again_after_an_interruption():
 
 
 class Gpu:
-    """What is asked of CUDA, written down in order; its events are a second apart."""
+    """The calls to CUDA, in order; its events are a second apart."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.asked: list[str] = []
@@ -317,7 +317,7 @@ def test_operations_of_a_product_are_two_a_multiply_accumulate(m, n, k):
 
 @given(sizes, sizes, sizes, st.booleans(), st.booleans())
 def test_attention_s_operations_are_those_of_its_products(T, L, d, trains, masked):
-    """On a CPU one kernel does them all, forward; backward it makes the weights again."""
+    """On a CPU one kernel does them all, forward; backward recomputes the weights."""
     Q, K, V = (torch.randn(2, 3, n, d, requires_grad=trains) for n in (T, L, L))
     mask = torch.ones(T, L, dtype=torch.bool) if masked else None
 

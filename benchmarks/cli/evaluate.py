@@ -50,13 +50,15 @@ def run(arguments: argparse.Namespace) -> int:
         tokeniser=arguments.tokeniser,
     )
     record = _with_attention(record, arguments.checkpoint, data, arguments.split)
-    records.append([record], records.LOCAL / f"{record.kind}.jsonl")
+    out = records.LOCAL / f"{record.kind}.jsonl"
+    records.append([record], out)
     if arguments.json:
         print(json.dumps(records.to_json(record), indent=1))
     else:
         for name, value in record.values.items():
             print(f"{name:10} {value:7.2f}")
         print(record.signature)
+        print(f"{out}: the record")
     return 0
 
 

@@ -92,6 +92,11 @@ def _model(arguments: argparse.Namespace) -> Configuration:
         for field in fields(Configuration)
         if getattr(arguments, field.name, None) is not None
     }
+    for half in ("encoder", "decoder"):
+        try:
+            Mixer.parse(given[half], causal=half == "decoder")
+        except ValueError as error:
+            raise InputError(f"--{half}: {error}") from None
     model = configuration(**given)
     for half in ("encoder", "decoder"):
         text = getattr(model, half)

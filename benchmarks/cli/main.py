@@ -91,7 +91,8 @@ class _Parser(argparse.ArgumentParser):
             name = word.partition("=")[0]
             if word == "--" or (self._subparsers and not word.startswith("-")):
                 break  # values follow, or the options of a command
-            if word.startswith("--") and name not in self._option_string_actions:
+            is_option = re.match(r"--|-[^\W\d]", word)
+            if is_option and name not in self._option_string_actions:
                 near = _nearest(name, self._option_string_actions)
                 self.error(f"{name}: no such option{near}")
         return super().parse_known_args(args, namespace)

@@ -117,7 +117,7 @@ def plan(
                 ranked.append((order if by_row else (), run))
     if only and not ranked:
         known = "; ".join(row for e in experiments for row in e.rows)
-        raise InputError(f"--only: no row is so, expected one of {known}")
+        raise InputError(f"--only: no row starts with it, expected one of {known}")
     runs = [run for _, run in sorted(ranked, key=lambda each: each[0])]
     return list({run.key: run for run in runs}.values())
 
@@ -131,7 +131,7 @@ def _asked(experiment: Experiment, only: Sequence[str] | None, *, alone: bool) -
     if not asked and alone:
         of = f"of table {', '.join(experiment.tables)}"
         known = "; ".join(experiment.rows)
-        raise InputError(f"--only: no row {of} is so, expected one of {known}")
+        raise InputError(f"--only: no row {of} starts with it, expected one of {known}")
     return asked
 
 
