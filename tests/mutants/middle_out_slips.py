@@ -72,6 +72,7 @@ CAPTIONER: list[Slip] = [
     ("memory cells are attended to", "hidden", "(side, state[side][0])", "(side, state[side][1])"),
     ("the word before is attended to", "output", "outputs.append((side, last[side]))",
      "outputs.append((side, E[words[side][max(k - 1, 0)]]))"),
+    ("attends to 32 words at most", "large", "in log if", "in log[:32] if"),
     ("16 words of a half at most", "large", LOG_SOFTMAX, "(" + LOG_SOFTMAX + ") * (k < 16)"),
 ]  # fmt: skip
 

@@ -161,6 +161,7 @@ OPERATORS = (
         conventions=(GATES, SCORE, ORDER, "h~_1 is zero: there are no states before the first."),
         special={**KINDS, "first_step": ({"written": 0}, "the first step, without states")},
         by=("h", "c", "e", "memory", "outputs", "states", "parameters"),
+        sizes=({"kind": "dual", "written": 40},),
     ),
     Operator(
         "middle_out_captioner",
@@ -177,6 +178,7 @@ OPERATORS = (
             "longer_left": ({"left": 4, "right": 1}, "a left half that goes on alone"),
         },
         by=("memory", "h", "c", "parameters"),
+        sizes=({"kind": "dual", "left": 20, "right": 20},),
     ),
     Operator(
         "middle_out_loss",
