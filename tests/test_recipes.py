@@ -320,7 +320,7 @@ def test_a_checkpoint_of_other_words_or_sizes_is_refused(whole, tmp_path, capsys
     assert "does not fit the model: misshapen" in capsys.readouterr().err
     # a backbone that made none of the features
     assert main(*TRAIN, "--stages", "C", "--out", tmp_path, "--initial", whole / "B") == 2
-    assert "other than the one of the cached features" in capsys.readouterr().err
+    assert "other than that of the cached features" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -88,7 +88,7 @@ def _asked(
     try:
         return [paper.table(name)]
     except InputError as error:
-        others = "".join(f", {table.name}" for table in further)
+        others = "".join(f", {table.name!r}" for table in further)
         raise InputError(f"{error}{others}") from None
 
 

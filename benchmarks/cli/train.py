@@ -95,8 +95,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--initial",
         type=Path,
         metavar="CHECKPOINT",
-        help="begin with the best weights of another run with the same vocabulary, also of one that "
-        "stopped at a loss that is not finite",
+        help="begin with the best weights of another run with the same vocabulary, also of one "
+        "that stopped at a loss that is not finite",
     )
     training.add_argument(
         "--warm-up", type=int, metavar="STEPS", help="warm-up of the recipe's stages that have one"

@@ -191,8 +191,8 @@ class PaperTables(Part, frozen=True):
         for table in self.tables:
             if table.name.upper() == wanted:
                 return table
-        known = "; ".join(table.name for table in self.tables)
-        raise InputError(f"--table {name}: {self.paper} has none so called, expected {known}")
+        known = ", ".join(table.name for table in self.tables)
+        raise InputError(f"--table: {self.paper} has no table {name!r}, expected one of {known}")
 
 
 def names() -> tuple[str, ...]:

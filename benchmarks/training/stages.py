@@ -149,7 +149,7 @@ def train(
             continue
         if vision is None and weights.backbone is not None:
             raise InputError(
-                f"{name} begins with a backbone other than the one of the cached features, expected "
+                f"{name} begins with a backbone other than that of the cached features, expected "
                 "--backbone and pictures"
             )
         if name != first and weights.captioner is None:
