@@ -18,6 +18,7 @@ ATTENTION: list[Slip] = [
     ("a single row is not attended to", "one_row", "if not len(rows):", "if len(rows) < 2:"),
     ("a row of zeros taken for padding", "zeros", SOFTMAX, SOFTMAX + " * rows.any(1) + 1e-300"),
     ("128 rows at most", "large", SOFTMAX, SOFTMAX + " * (np.arange(len(rows)) < 128)"),
+    ("overflows without the largest score", "huge", "scores - scores.max()", "scores"),
 ]  # fmt: skip
 
 IN_ORDER = "np.concatenate(inputs[::-1] if slip else inputs)"

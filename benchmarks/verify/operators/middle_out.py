@@ -141,7 +141,7 @@ OPERATORS = (
         _attentions,
         {"middle_out": (2, 3, 4)},
         special={"one_row": ({"n": 1}, "a single row")},
-        regimes=("zeros",),
+        regimes=("zeros", "huge"),
         by=("h", "rows", "W"),
         sequences=2,
         rows=False,
