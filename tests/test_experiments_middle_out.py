@@ -138,7 +138,7 @@ def test_mixed_words_are_the_classifier_s_or_the_image_s_own(count, seed, data):
     given_words, share = mixed(predicted, own, right, wanted, seed)
     assert list(given_words) == list(own) and 0 <= share <= 1
     assert all(word in (own[i], predicted[i]) for i, word in given_words.items())
-    # in the mean over draws as accurate as is wanted
+    # the mean accuracy over draws is the wanted one
     assert share * right + (1 - share) == pytest.approx(wanted)
     assert (given_words == own) or share > 0
     more, _ = mixed(predicted, own, right, (wanted + right) / 2, seed)

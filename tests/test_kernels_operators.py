@@ -283,7 +283,7 @@ def test_a_large_batch_is_summed_in_parts(kind: str) -> None:
 
 @pytest.mark.parametrize(("L", "groups"), [(1024, (2, 1)), (2, (4095, 1)), (2, (1,) * 17)])
 def test_the_largest_sizes(L: int, groups: tuple[int, ...]) -> None:
-    """With the largest tiles that the interpreter is quick with."""
+    """With the largest tiles that the interpreter runs in seconds."""
     *args, mask, _ = arguments("static", 1, L, 2, groups)
     with launch.tiles(Tiles(512, 256, 2, 2)):
         out = kernels.static_expansion(*args, groups, mask)

@@ -96,7 +96,7 @@ def loops(draw):
 
 
 def results(loop, h, c):
-    """What came out and the gradients; one that nothing reaches is 0."""
+    """The outputs and their gradients; zeros for an input without a gradient."""
     for x in loop.leaves.values():
         x.grad = None
     torch.autograd.backward([h, c], [loop.dh, loop.dc])
@@ -123,7 +123,7 @@ def test_the_loop_is_its_steps_forward_and_gradients(loop):
 @settings(max_examples=40)
 @given(loops(), st.data())
 def test_sequences_that_have_ended_are_left_out_of_the_loop(loop, data):
-    """The others are as they were; what has ended is 0 and gives no gradient."""
+    """An ended sequence gives zeros and no gradient, and changes no other."""
     B, T = loop.inputs.shape[1:3]
     sizes = st.lists(st.integers(0, T), min_size=B, max_size=B)
     lengths = torch.tensor(sorted(data.draw(sizes), reverse=True))
@@ -160,7 +160,7 @@ def test_a_padded_batch_is_each_caption_from_its_middle_by_the_oracle(case):
 @settings(max_examples=40)
 @given(captions(middle_out=False))
 def test_a_padded_batch_is_each_caption_left_to_right_by_the_oracle(case):
-    """Every word as it is, or with a middle word's embedding beside it."""
+    """The embedded words, with the middle word's embedding appended if there is one."""
     log_p = numpy(case.model(case.features, case.tokens, case.lengths))
     for b, (_, start, right) in enumerate(case.captions):
         words = np.array([start, *right])
@@ -247,7 +247,7 @@ def test_the_middle_word_classifier_is_the_oracles(case):
 @settings(max_examples=30)
 @given(captions(middle_out=True))
 def test_both_halves_train_in_one_pass(case):
-    """The next-token loss is the mean over the words of both halves; holes count nothing."""
+    """The next-token loss is the mean over the words of both halves; padding is left out."""
     tokens = case.tokens
     log_p = case.model(case.features, tokens, case.lengths)
     loss = cross_entropy(log_p[:, :-1], tokens[:, 1:], PAD)
@@ -362,7 +362,7 @@ def test_bad_input_is_named():
 @pytest.mark.parametrize("kind", SELF_ATTENTION)
 @pytest.mark.parametrize("make", [middle_out_captioner, sequence_to_sequence])
 def test_both_passes_work_under_autocast(make, kind, inside):
-    """Wherever the backward is called; the decoders themselves compute as they do without."""
+    """The backward pass is called inside autocast, or outside."""
     model = make(9, 3, self_attention=kind, d_embedding=4, hidden_size=6)
     features, tokens, lengths = torch.randn(2, 4, 3), torch.randint(3, 9, (2, 5)), [4, 2]
     with torch.autocast("cpu", torch.bfloat16):

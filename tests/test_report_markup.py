@@ -63,7 +63,7 @@ def strangers(draw):
 
 @pytest.fixture(scope="module", autouse=True)
 def formulas_once():
-    """What is the same in every report is made once."""
+    """The parts that do not depend on the records, made once."""
     with pytest.MonkeyPatch.context() as patch:
         for module, name in (
             (html, "mathml"),

@@ -199,7 +199,7 @@ def test_what_cannot_be_is_named():
     with pytest.raises(ValueError, match="sampling shared cannot be compiled"):
         SamplingComputation(compile=True, sampling="shared")
     assert SamplingComputation(compile=True, sampling="off").compile
-    with pytest.raises(ValueError, match="which a RecurrentCaptioner has not"):
+    with pytest.raises(ValueError, match="need a Captioner, not a RecurrentCaptioner"):
         SharedMasks(nic(9, 4, d_embedding=4, hidden_size=4))
     model = Captioner(CONFIGURATION).train()
     view, features = SharedMasks(model), torch.randn(2, 3, 5)

@@ -18,7 +18,7 @@ from torch_impl.common.padding import can_check_values
 
 BASE = 2**16
 MOST_WORDS = BASE // 2 - 1
-"""Different words of the references, and tokens of a candidate, at most."""
+"""The most distinct words of the references, and the most tokens of a candidate."""
 PAD = -1
 """Padding of captions."""
 

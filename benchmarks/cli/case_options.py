@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=suites.SUITES,
         default="cpu",
         help="what is timed: the targets on a CPU (default) or a GPU, where everything is first "
-        "verified; the grid of all expansion coefficients; or what memory grows with",
+        "verified; the grid of all expansion coefficients; or how memory grows",
     )
     parser.add_argument(
         "--only",
@@ -43,7 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="cases by name or its beginning, in the suite or not; see --list",
     )
-    parser.add_argument("--implementation", nargs="+", metavar="NAME", help="the first is baseline")
+    parser.add_argument(
+        "--implementation", nargs="+", metavar="NAME", help="the first is the baseline"
+    )
     parser.add_argument("--precision", nargs="+", choices=PRECISIONS, help="precisions")
     parser.add_argument(
         "--groups",

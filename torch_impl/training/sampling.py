@@ -114,7 +114,7 @@ class SharedMasks(_View):
         decoder = model.captioner if isinstance(model, EndToEnd) else model
         if not isinstance(decoder, Captioner):
             kind = type(model).__name__
-            raise ValueError(f"shared masks are of a Captioner's decoder, which a {kind} has not")
+            raise ValueError(f"shared masks need a Captioner, not a {kind}")
         self._decoder = decoder
         self._memory: Tensor | None = None
         self._round: _Round | None = None
