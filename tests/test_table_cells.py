@@ -212,7 +212,7 @@ def test_figures_and_what_no_paper_has_come_after_the_tables(capsys, tmp_path):
         0.025,  # a fraction, as the paper prints scores
     )
     assert cli.main([*command, "none"]) == 2
-    assert "expected one of 1, 2, 3, 4, 5, beyond, lambda" in capsys.readouterr().err
+    assert "expected one of 1, 2, 3, 4, 5, 'beyond', 'lambda'" in capsys.readouterr().err
 
 
 def test_parameters_are_those_of_the_model_that_is_built(capsys, tmp_path):
