@@ -12,15 +12,17 @@ ROOT = Path(__file__).parents[1]
 
 
 def imported(path):
-    """The dotted names of the modules that a file imports, anywhere in it, its package's aside."""
+    """The dotted names of the modules that a file imports, anywhere in it."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif isinstance(node, ast.ImportFrom):
+            own = path.relative_to(ROOT).parts[: -node.level] if node.level else ()
+            module = ".".join([*own, *filter(None, [node.module])])
             for name in node.names:
-                inner = ROOT.joinpath(*node.module.split("."), name.name)
+                inner = ROOT.joinpath(*module.split("."), name.name)
                 is_module = inner.is_dir() or inner.with_suffix(".py").is_file()
-                yield f"{node.module}.{name.name}" if is_module else node.module
+                yield f"{module}.{name.name}" if is_module else module
 
 
 @cache
