@@ -45,7 +45,7 @@ def images(monkeypatch):
     form = Form("", small, TINY, "embedded")
     monkeypatch.setitem(arnet.IMAGES, "scenes", form)
     training = read_only._training(8, 1).each(lambda stage: stage.but(batch_size=12))
-    form = replace(form, training=training, grid=read_only.RATES, trial_seed=0)
+    form = replace(form, training=training, grid=read_only.RATES, trial_seeds=(0,))
     monkeypatch.setitem(read_only.FORMS, "scenes", form)
 
 
@@ -211,6 +211,17 @@ def test_a_row_has_the_rate_of_the_least_validation_loss_with_the_first_seed(
     assert list(losses) == ["0.001", "0.5", "1e+06"] and losses == second.validation_losses
     best = float(min(losses, key=losses.get))
     assert first.stages[0]["optimisation"]["lr"] == second.stages[0]["optimisation"]["lr"] == best
+
+
+def test_a_rate_counts_by_the_worse_of_its_trial_seeds(images, place):
+    run = read_only.EXPERIMENT.runs("scenes", place, [0])[0]
+    grid = tuple({"lr": rate} for rate in (1.0, 0.5))
+    run = replace(run, form=replace(run.form, grid=grid, trial_seeds=(5, 6)))
+    given = iter((3.0, 0.0, 2.0, 1.0))  # the first rate has the best seed, and the worst
+    training, scores = captions.chosen(run, small(None), score=lambda *_: next(given))
+    assert scores == {"lr 1": 0.0, "lr 0.5": 1.0} and not list(given)
+    (stage,) = training.stages.values()
+    assert stage.optimisation.lr == 0.5
 
 
 def test_the_mean_loss_is_a_mean_over_words_whatever_the_batches(images, place):
