@@ -57,7 +57,7 @@ class Masks:
 
         with (
             mock.patch.object(literal.F, "dropout", drop),
-            mock.patch.object(factored, "keep_mask", chosen),
+            mock.patch.object(factored, "keep_factors", chosen),
         ):
             out = operator(*arguments, dropout=self.p, implementation=implementation, **options)
         assert next(masks if implementation == "literal" else of_factored, None) is None
@@ -156,6 +156,23 @@ def test_the_module_drops_and_scales_in_training_alone(p, training):
     factor = torch.tensor(1 / (1 - p) if p < 1 else 0.0)
     assert torch.isin(out, torch.stack([torch.zeros(()), factor])).all()
     assert x.grad is not None and torch.equal(x.grad, out.detach())
+
+
+@given(st.sampled_from((0.0, 0.25, 0.5, 1.0)), st.booleans(), st.sampled_from(("auto", "literal")))
+def test_dropout_of_a_relu_is_the_relu_and_then_dropout(p, training, implementation):
+    """The same values and gradients under the same masks, zeros and NaN included."""
+    module = Dropout(p).train(training)
+    module.implementation = implementation
+    values = torch.randn(6, 7)
+    values[0, :3] = torch.tensor([0.0, -0.0, torch.nan])
+    upstream, found = torch.randn(6, 7), []
+    for function in (lambda x: module(torch.relu(x)), module.of_relu):
+        torch.manual_seed(3)
+        x = values.clone().requires_grad_()
+        out = function(x)
+        torch.autograd.backward(out, upstream)
+        found.append(torch.stack([out.detach(), x.grad]))
+    assert torch.equal(*(torch.nan_to_num(each, nan=1e9) for each in found))
 
 
 @pytest.mark.parametrize("p", [1e-6, 0.3, 0.999, 0.99999])

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torch_impl.common.dropout import keep_mask, keep_scale
+from torch_impl.common.dropout import keep_factors, keep_scale
 from torch_impl.common.precision import at_least_float32, without_autocast
 from torch_impl.expansion.literal import Operands
 from torch_impl.expansion.stream import (
@@ -201,10 +201,10 @@ class _Expansion(torch.autograd.Function):
         if p := plan.dropout:
             (B, L, d), N = values_1.shape, M.shape[2]
             of_values = plan.dropout_of == "values"
-            M = (M * keep_mask(M.shape, p, M.device)).mul_(keep_scale(p))
+            M = (M * keep_factors(M.shape, p, M.device)).mul_(keep_scale(p))
             rows = B, N, d if of_values else 1
             shapes = rows, rows, (B, L, d), (B, L, d)
-            keep = [keep_mask(shape, p, M.device) for shape in shapes]
+            keep = [keep_factors(shape, p, M.device) for shape in shapes]
             F_1, F_2 = (V.new_empty(rows) if of_values else None for V in (values_1, values_2))
             first = first._replace(keep_F=keep[0], keep_B=keep[2], F=F_1)
             second = second._replace(keep_F=keep[1], keep_B=keep[3], F=F_2)
@@ -281,4 +281,4 @@ def _whole(parts: Sequence[Tensor]) -> Tensor:
 
 def _dropped(x: Tensor, keep: Tensor | None, p: float) -> Tensor:
     """Dropout of backward values, or of their gradient, with the factors of F and B."""
-    return x if keep is None else x * keep * keep_scale(p) ** 2
+    return x if keep is None else (x * keep).mul_(keep_scale(p) ** 2)

@@ -80,9 +80,16 @@ class Biases(NamedTuple):
     vectors: Tensor
     conditions: Tensor | None = None
 
-    def B_E(self) -> Tensor:
-        """(N, d) or (b, N, d)."""
-        return self.vectors if self.conditions is None else broad_sum(self.conditions, self.vectors)
+    def B_E(self, b: int, out: Tensor | None = None) -> Tensor:
+        """(b, N, d), in new memory or in ``out``."""
+        if self.conditions is None:
+            rows = self.vectors.expand(b, -1, -1)
+            return rows.clone() if out is None else out.copy_(rows)
+        if out is None:
+            return broad_sum(self.conditions, self.vectors)
+        by_row = out.unflatten(1, (-1, len(self.vectors)))  # (b, L, N_E, d)
+        torch.add(self.conditions[:, :, None], self.vectors, out=by_row)
+        return out
 
     def weights(self, R_bw: Tensor) -> tuple[Tensor, ...]:
         """R_bw B_E's weights of the vectors, (b, L, N); or (b, L, N_E), and of C, (b, L, L)."""
@@ -248,8 +255,8 @@ class Expanded(Stream):
     def _multiply(self, x: StreamTensors, saved: bool) -> None:
         F = x.F  # saved by forward, or its output buffer
         if F is None or not saved:
-            B_E = self.biases.B_E().expand(len(x.V), -1, -1)
-            F = torch.baddbmm(B_E, self.R_fw.mT.to(x.V.dtype), x.V, out=F)  # (b, N, d)
+            R_fw = self.R_fw.mT.to(x.V.dtype)
+            F = add_product(self.biases.B_E(len(x.V), F), R_fw, x.V)  # (b, N, d)
             F = F if self.keep is None else F.mul_(self.keep)
         self.F = F
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_impl.common.checks import one_of, positive
@@ -102,7 +101,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.linear_2(self.dropout(F.relu(self.linear_1(x))))
+        out: Tensor = self.linear_2(self.dropout.of_relu(self.linear_1(x)))
         return out
 
 
