@@ -128,7 +128,7 @@ def check_writable(path: Path) -> None:
     if target.exists() and not target.is_file():
         return
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
-        raise InputError(f"{path}: cannot be written ({folder} is no folder that can be)")
+        raise InputError(f"{path}: expected a file in a folder that can be written")
     if target.exists() and not os.access(target, os.W_OK):
         raise InputError(f"{path}: cannot be written (it is read-only)")
 

@@ -225,14 +225,20 @@ class Campaign:
             os.killpg(process.pid, signal.SIGKILL)
             out, error = process.communicate()
             error += "\nTraceback: no end"
+        return self.all_ended(
+            subprocess.CompletedProcess(process.args, process.returncode, out, error)
+        )
+
+    def all_ended(self, done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+        """Wait for what a command started, and say what of it goes on."""
         end = time.monotonic() + 5
         while left := [pid for pid in _children() if pid not in self.known and not _reaped(pid)]:
             if time.monotonic() > end:
-                error += f"\nTraceback: left running: {_command_line(left[0])}"
+                done.stderr += f"\nTraceback: left running: {_command_line(left[0])}"
                 for pid in left:
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.05)
-        return subprocess.CompletedProcess(process.args, process.returncode, out, error)
+        return done
 
     def run(self, name: str, folder: Path, more: str = "") -> subprocess.CompletedProcess[str]:
         """The command undisturbed."""
@@ -369,6 +375,8 @@ def _run_here(words: Sequence[str]) -> NoReturn:
     """The command in this fork, in the place of a new interpreter."""
     os.closerange(3, 256)  # by one of them the parent learns that the command has begun
     sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", 1)
+    # which a shell's background job, as this process may be, ignores
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv, code = ["captionbench", *words], 1
     try:
         code = captionbench()

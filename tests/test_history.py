@@ -254,7 +254,7 @@ def test_track_appends_nothing_to_a_file_that_it_cannot_read(repository, capsys,
     assert "not a file of records" in capsys.readouterr().err
     assert path.read_bytes() == b"a song"
     assert main(["track", *QUICK, "--out", str(tmp_path)]) == 2
-    assert "a folder, a pipe or a device" in capsys.readouterr().err
+    assert "a folder, expected a file to write" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

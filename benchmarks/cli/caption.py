@@ -13,7 +13,7 @@ from tqdm import tqdm
 from benchmarks.cli import data_options
 from benchmarks.cli.options import add_beam_size, add_checkpoint, add_json, check_device
 from benchmarks.errors import InputError
-from benchmarks.files import check_writable, write_atomically
+from benchmarks.files import write_atomically
 from benchmarks.scoring import captioners
 from benchmarks.scoring.caption import caption
 from benchmarks.scoring.caption_pictures import as_text, caption_pictures, load, load_released
@@ -116,8 +116,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _caption_pictures(arguments: argparse.Namespace) -> int:
-    if arguments.out:
-        check_writable(arguments.out)
     places, backbone = arguments.checkpoint, arguments.backbone
     if arguments.words:
         seeing = load_released(places, arguments.words, arguments.groups, backbone)

@@ -72,21 +72,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _encoder(text: str) -> str:
     if text in (NONE, "v2"):
         return V2 if text == "v2" else ATTENTION
-    size, times, count = text.partition("x")
+    size, by, count = text.partition("x")
     try:
-        groups = [int(size)] * int(count) if times else [int(n) for n in text.split(",")]
+        times = min(int(count), LARGEST + 1) if by else 1
+        groups = [int(n) for n in size.split(",")] * times
     except ValueError:
         groups = []
-    if not groups or min(groups) < 1:
-        raise argparse.ArgumentTypeError(f"{text}, expected {NONE}, 64, 128x5, 32,64,128 or v2")
+    if not groups or min(groups) < 1 or sum(groups) > LARGEST:
+        raise argparse.ArgumentTypeError(
+            f"{text}, expected {NONE}, 64, 128x5, 32,64,128 or v2, in all at most {LARGEST:,}"
+        )
     return f"static:{','.join(map(str, groups))}"
 
 
 def _decoder(text: str) -> str:
     if text == NONE:
         return ATTENTION
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text}, expected {NONE} or a number from 1 on")
+    if not text.isdecimal() or not 1 <= int(text) <= LARGEST:
+        raise argparse.ArgumentTypeError(f"{text}, expected {NONE} or 1 to {LARGEST:,}")
     return f"dynamic:{int(text)}"
 
 
@@ -107,7 +110,9 @@ def chosen(arguments: argparse.Namespace, device: torch.device) -> list[Case]:
         if not any(SIZES[option] in case.subject.sizes for case in cases):
             _no_difference(option, cases)
     if arguments.seed is not None and not any(case.subject in suites.RANDOM for case in cases):
-        raise InputError(f"--seed: no random shapes in any of {_names(cases)}")
+        raise InputError(
+            f"--seed: no random shapes in any of {_names(cases)}, expected --only random-..."
+        )
     numbers: dict[str, Any] = {SIZES[name]: n for name, n in given.items() if isinstance(n, int)}
     cases = [replace(case, sizes=replace(case.sizes, **numbers)) for case in cases]
     if arguments.groups or arguments.num_expansions:

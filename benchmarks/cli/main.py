@@ -61,8 +61,10 @@ def module_of(command: str) -> str:
 
 RESUMING = ("features", "record", "reproduce", "report")
 """Commands that resume when they are run again."""
-SIZES = ("batch_size", "d_model", "beam_size", "processes", "length", "num_images", "only")
+SIZES = ("batch_size", "d_model", "d_ff", "beam_size", "processes", "length", "num_images", "only")
 """Options that save memory when they are smaller."""
+WRITTEN = ("out", "plot", "overlay", "work")
+"""Options whose paths are written; other paths are read."""
 SEE_HELP = "(see captionbench --help)"
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,6 +78,7 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **keywords: object) -> None:
         super().__init__(**keywords, allow_abbrev=False)  # type: ignore[arg-type]
+        self.register("type", Path, _path)
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message.removeprefix('argument ')} (see {self.prog} --help)")
@@ -95,7 +98,42 @@ class _Parser(argparse.ArgumentParser):
             if is_option and name not in self._option_string_actions:
                 near = _nearest(name, self._option_string_actions)
                 self.error(f"{name}: no such option{near}")
-        return super().parse_known_args(args, namespace)
+        parsed, left = super().parse_known_args(args, namespace)
+        for action in self._actions:
+            _check_paths(action, getattr(parsed, action.dest, None))
+        return parsed, left
+
+
+def _path(text: str) -> Path:
+    """The type of all options that are a `Path`: one that can be looked up, and recorded."""
+    try:
+        text.encode()
+        os.stat(text)  # noqa: PTH116 - to Path, an empty name is the current folder
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(f"{text}, expected a name in UTF-8") from None
+    except OSError as error:
+        if not text or error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            message = f"{text or '(empty)'}: {error.strerror}, expected a file or a folder"
+            raise argparse.ArgumentTypeError(message) from None
+    return Path(text)
+
+
+def _check_paths(action: argparse.Action, value: Any) -> None:
+    """Check an option's paths before any work: where files are to be written, and no devices.
+
+    Raises:
+        InputError: a result cannot be written there; a device, perhaps without end, is to be read.
+    """
+    paths = [each for each in (value if isinstance(value, list) else [value]) if each is not None]
+    if action.type is not Path or not paths:
+        return
+    from benchmarks.files import check_folder, check_writable
+
+    for path in map(Path, paths):
+        if action.dest in WRITTEN:
+            (check_folder if action.metavar == "DIR" else check_writable)(path)
+        elif path.is_char_device() or path.is_block_device():
+            raise InputError(f"{path}: a device, expected a file or a folder")
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
@@ -200,7 +238,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say(line: str) -> None:
-    """Print a line on standard error, if that can be written."""
+    """Print one line on standard error, if that can be written: names of files may hold more."""
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     with suppress(OSError):
         print(f"captionbench: {line}", file=sys.stderr)
 
@@ -220,10 +259,11 @@ def _as_typed(message: str, arguments: argparse.Namespace) -> str:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether memory ran out: in Python, NumPy, PyTorch on a CPU, or on a GPU."""
+    """Whether memory ran out, in Python, NumPy or PyTorch, or a size is beyond any memory."""
     names = {kind.__name__ for kind in type(error).__mro__}
-    return bool({"MemoryError", "OutOfMemoryError"} & names) or "can't allocate memory" in str(
-        error
+    ends = "can't allocate memory", "Overflow when unpacking long", "size calculation overflowed"
+    return bool({"MemoryError", "OutOfMemoryError"} & names) or any(
+        end in str(error) for end in ends
     )
 
 

@@ -91,7 +91,9 @@ def check_device(name: str, asked: str | None = None) -> str:
     except (RuntimeError, AssertionError, ValueError) as error:
         reason = str(error).splitlines()[0]
         option, where = (asked, name) if asked else (f"--device {name}", "it")
-        raise InputError(f"{option}: PyTorch cannot use {where} ({reason})") from None
+        raise InputError(
+            f"{option}: PyTorch cannot use {where} ({reason}), expected cpu, cuda or cuda:N"
+        ) from None
     if device.type == "cpu" and device.index:
         raise InputError(f"--device {name}: there is one CPU, expected cpu")
     return name

@@ -52,8 +52,18 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.kernels:
         return _compile_kernels(arguments)
+    known = records.load(records.PUBLISHED, records.LOCAL)
+    if arguments.out and arguments.out.is_file():
+        known += records.read(arguments.out)
+    on_cpu = arguments.device is None or arguments.device.casefold() == CPU
+    if on_cpu:
+        device = local_device(torch.device(CPU), arguments.threads, known)
+    else:
+        device = find_spec(arguments.device)
+    arguments.suite = arguments.suite or ("cpu" if on_cpu else "gpu")
+    cases = _cases(arguments, device)
     with own_records(arguments, "prediction.jsonl") as path:
-        return _predict(arguments, path)
+        return _predict(arguments, device, cases, known, path)
 
 
 def _compile_kernels(arguments: argparse.Namespace) -> int:
@@ -81,19 +91,16 @@ def _compile_kernels(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _predict(arguments: argparse.Namespace, path: Path | None) -> int:
-    known = records.load(records.PUBLISHED, records.LOCAL)
-    if path is not None and path.exists():
-        known += records.read(path)
-    on_cpu = arguments.device is None or arguments.device.casefold() == CPU
-    if on_cpu:
-        device = local_device(torch.device(CPU), arguments.threads, known)
-    else:
-        device = find_spec(arguments.device)
-    arguments.suite = arguments.suite or ("cpu" if on_cpu else "gpu")
+def _predict(
+    arguments: argparse.Namespace,
+    device: DeviceSpec,
+    cases: Sequence[Case],
+    known: Sequence[Record],
+    path: Path | None,
+) -> int:
     predicted: list[Record] = []
     lines: list[str] = []
-    for case in tqdm(_cases(arguments, device), unit="case", file=sys.stderr, disable=None):
+    for case in tqdm(cases, unit="case", file=sys.stderr, disable=None):
         key = prediction.key(case, device)
         predictions = [record for record in known if record.key == key]
         unavailable: dict[str, str] = {}

@@ -13,7 +13,6 @@ from tqdm import tqdm
 from benchmarks import kinds, records
 from benchmarks.cli.options import add_data
 from benchmarks.errors import InputError
-from benchmarks.files import check_folder
 from benchmarks.records import PUBLISHED, REPORTS, Record
 from benchmarks.report import build, jobs, pictures
 from benchmarks.scoring import java
@@ -58,7 +57,6 @@ def run(arguments: argparse.Namespace) -> int:
     data = Path(arguments.data) if arguments.data else None
     if data is not None and not data.is_dir():
         raise InputError(f"{data}: no such folder, expected the data folder (--data)")
-    check_folder(arguments.out)
     began = time.perf_counter()
     folder = arguments.out / "local"
     if arguments.quick:

@@ -19,7 +19,6 @@ from benchmarks.cli.options import (
     check_records,
 )
 from benchmarks.errors import InputError
-from benchmarks.files import check_folder
 from benchmarks.papers import queue
 from benchmarks.papers.experiment import Place
 from benchmarks.scoring import java
@@ -100,7 +99,6 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"  {name:10}{form.about}")
         return 0
     check_records(arguments.out)
-    check_folder(arguments.work)
     check_device(arguments.device)
     place = Place(arguments.data, arguments.work, arguments.device, True, arguments.features)
     # a report also shows published records

@@ -111,7 +111,7 @@ def _claimed(arguments: argparse.Namespace) -> tuple[Operator, str]:
 
         if not is_exported(Path(arguments.candidate)):
             raise InputError(
-                f"--candidate {arguments.candidate}: not a folder of captionbench export"
+                f"--candidate {arguments.candidate}: expected a folder of captionbench export"
             )
         if arguments.operator or arguments.framework:
             raise InputError("--operator and --framework are for functions, not for a folder")

@@ -19,6 +19,8 @@ from benchmarks.files import sha256
 
 SPLITS = ("train", "val", "test")
 SHARES = (80, 10, 10)
+MOST_BYTES = 255
+"""Of a file's name."""
 SHOWN = 3
 
 
@@ -106,6 +108,10 @@ def path_in(folder: Path, name: str) -> Path:
     """
     if not name.isprintable() or not name or Path(name).name != name or "\\" in name:
         raise InputError(f"--name {name!r}: expected a name that a file can have, without folders")
+    if len(f"dataset_{name}.json".encode()) > MOST_BYTES:
+        raise InputError(
+            f"--name: {len(name)} characters, expected {MOST_BYTES - 13} bytes at most"
+        )
     if folder.suffix == ".json":
         raise InputError(f"--out {folder}: expected a folder, for dataset_NAME.json")
     return folder / f"dataset_{name}.json"

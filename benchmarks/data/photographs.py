@@ -99,7 +99,9 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file, expected a zip file or a folder") from None
     except (OSError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: not a whole zip file of photographs ({error})") from error
+        raise InputError(
+            f"{path}: cannot be read ({error}), expected a zip file of photographs or a folder"
+        ) from error
 
 
 def images_beside(path: Path) -> list[Path]:
