@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from benchmarks.kinds import Verified
 
 GIB = 2**30
+MOST = 2**20
+"""The largest limits: 12 days, or more memory than machines have."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -79,9 +81,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.examples is not None and arguments.examples < 1:
         raise InputError(f"--examples {arguments.examples}: expected at least 1")
     for name in ("time_limit", "memory_limit"):
-        if not getattr(arguments, name) > 0:
-            option = name.replace("_", "-")
-            raise InputError(f"--{option} {getattr(arguments, name):g}: expected more than 0")
+        if not 0 < getattr(arguments, name) <= MOST:
+            option = f"--{name.replace('_', '-')} {getattr(arguments, name):g}"
+            raise InputError(f"{option}: expected more than 0 and at most {MOST:,}")
     if arguments.device != "cpu":
         from benchmarks.cli.options import check_device
 

@@ -92,8 +92,9 @@ def resolve(repository: Path, name: str | None) -> Revision:
         what = f"{'HEAD' if name is None else name}^{{commit}}"
         commit = git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", what)
     except InputError:
+        asked = "HEAD" if name is None else name or "(empty)"
         raise InputError(
-            f"{name or 'HEAD'}: no such revision, expected a commit, a tag or a branch"
+            f"{asked}: no such revision, expected a commit, a tag or a branch"
         ) from None
     if name is not None:
         return Revision(name[:SHOWN] if name == commit else name, commit)
