@@ -26,9 +26,11 @@ faults: $(VENV)/installed
 mutants: $(VENV)/installed
 	$(BIN)/python -m tests.mutants
 
-# kills, doubles, damages, a full disk and bad input at random, for half an hour
+# kills, doubles, damages, a full disk and bad input at random, for half an hour; then every option
+# of every command with values that it was not made for, for another
 campaign: $(VENV)/installed
 	$(BIN)/python -m tests.campaign --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.every_option
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from benchmarks import records
 from benchmarks.cli.main import COMMANDS, module_of, parser_for
@@ -111,12 +112,13 @@ class Case:
 
 def cases(command: str) -> Iterator[Case]:
     """Each option of the command in the place of its own value, and each flag."""
-    commands = parser_for(command)._subparsers._group_actions[0]
+    commands: Any = parser_for(command)._subparsers
+    actions = commands._group_actions[0].choices[command]._actions
     for base in BASES[command]:
         words = base.split()
         yield Case((command, *words), "nothing", None)
         first = next((n for n, word in enumerate(words) if word.startswith("--")), len(words))
-        for action in commands.choices[command]._actions:
+        for action in actions:
             option = action.option_strings[-1] if action.option_strings else action.metavar
             if action.nargs == 0:
                 if option != "--help":
