@@ -277,7 +277,7 @@ def test_bad_input_is_a_line(run, graphs, tmp_path, capsys):
     line = refused(capsys, "verify", "--candidate", graphs, "--operator", "captioner")
     assert "--operator and --framework are for functions" in line
     line = refused(capsys, "verify", "--candidate", run)
-    assert f"--candidate {run}: not a folder of captionbench export" in line
+    assert f"--candidate {run}: expected a folder of captionbench export" in line
     line = refused(capsys, "export", "--checkpoint", run, "--out", run)
     assert "holds other files, expected a new folder" in line
     line = refused(capsys, "export", "--checkpoint", run, "--out", run / "config.json")
