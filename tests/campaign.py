@@ -37,7 +37,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -375,7 +374,6 @@ class Campaign:
 def _run_here(words: Sequence[str]) -> NoReturn:
     """The command in this fork, in the place of a new interpreter."""
     os.closerange(3, 256)  # by one of them the parent learns that the command has begun
-    resource_tracker._resource_tracker._fd = None  # closed, so that it starts its own
     sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", 1)
     # which a shell's background job, as this process may be, ignores
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -205,6 +205,7 @@ class Sweep(Campaign):
         self, words: Sequence[str], folder: Path, limit: int | None = None
     ) -> subprocess.Popen:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, -1))
+        self.new_python = words[0] == "report"  # a fork cannot start worker processes
         try:
             return super().start(words, folder, limit)
         finally:
