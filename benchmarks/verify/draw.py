@@ -23,7 +23,8 @@ REGIMES = {
     "zeros": "half of all numbers exactly zero",
     "one_sign": "all products of queries and keys have one sign, so one stream is empty",
     "tiny": "products of queries and keys of the size of epsilon",
-    "huge": "inputs in the thousands",
+    "huge": "inputs, or the arguments of gates, in the thousands",
+    "large_scores": "scores of a softmax in the thousands, whose exponentials overflow",
     "off_grid": "uniform numbers, seldom near a kink",
 }
 
@@ -99,9 +100,13 @@ class Draw:
             values *= self.random.integers(0, 2, shape)
         return np.abs(values) if self.regime == "one_sign" else values
 
+    def factor(self, regime: str) -> float:
+        """The factor of what is in the thousands in a regime; 1 in others."""
+        return 4096.0 if self.regime == regime else 1.0
+
     def inputs(self, *shape: int) -> Array:
         """Input tokens, of large magnitude in the regime "huge"."""
-        return self.array(*shape) * (4096.0 if self.regime == "huge" else 1.0)
+        return self.array(*shape) * self.factor("huge")
 
     def linear(self, name: str, wide: int, narrow: int | None = None) -> dict[str, Array]:
         """Parameters of the linear map ``name`` from ``narrow`` (default: ``wide``) to ``wide``."""
@@ -109,10 +114,10 @@ class Draw:
         scale = 2.0 ** -max(round(log2(narrow) / 2) - 1, 0)  # keeps the magnitude of the inputs
         if self.regime == "tiny" and name.endswith("key"):
             scale = 2.0**-31
-        return {
-            f"{name}.weight": scale * self.array(wide, narrow),
-            f"{name}.bias": scale * self.array(wide),
-        }
+        weight, bias = scale * self.array(wide, narrow), scale * self.array(wide)
+        if self.regime == "large_scores" and name.endswith(("key", "vocabulary")):
+            bias *= 2.0**14  # a key's bias b adds the same to all scores of a query q: q b
+        return {f"{name}.weight": weight, f"{name}.bias": bias}
 
     def norm(self, name: str, d: int) -> dict[str, Array]:
         """Parameters of a layer norm; ``name`` ends with a dot, or is empty."""

@@ -67,9 +67,9 @@ def equals_oracle(
     assert_equals_oracle(candidate(*case), oracle, case, limit)
 
 
-def gated(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
-    """The result equals the oracle's, up to the rounding of inputs that a gate suppresses."""
-    assert_gated(candidate(*case), oracle, case)
+def gated(candidate: BaseCandidate, oracle: Function, case: Case, *, of: Sequence[int]) -> None:
+    """The result equals the oracle's, up to the rounding of values that a gate suppresses."""
+    assert_gated(candidate(*case), oracle, case, of)
 
 
 def strided(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:

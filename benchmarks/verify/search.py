@@ -180,7 +180,8 @@ def draws(
         yield from map(draw, [*together, *one_large, *operator.sizes])
         return
     # on the grid, large cases have exact zeros, which are kinks, and inputs without rounding errors
-    pins: dict[str, Any] = {"regime": "off_grid"} if prop.settings else {}
+    exact = "regime" in prop.pins or not prop.settings
+    pins: dict[str, Any] = {} if exact else {"regime": "off_grid"}
     # infinite padding: in a product it cannot be hidden
     pins |= {"padding": np.inf} if isinstance(prop.pins.get("padding"), tuple) else {}
     if "B" in few:  # the oracle runs each sequence separately: not with many heads

@@ -3,6 +3,7 @@
 from tests.mutants.expansion_slips import DYNAMIC, STATIC, Slip
 from tests.mutants.middle_out_slips import MIDDLE_OUT
 from tests.mutants.mutant import Mutant
+from tests.mutants.numerical_slips import NUMERICAL
 from tests.mutants.read_only_slips import READ_ONLY
 from tests.mutants.recurrent_slips import RECURRENT
 from tests.mutants.search_slips import MORE
@@ -243,6 +244,7 @@ WITHIN = {"multi_head_attention": "attend"}
 
 SLIPS = [
     Mutant(operator, *slip, within=WITHIN.get(operator, ""))
-    for operator, slips in TABLE.items()
+    for table in (TABLE, NUMERICAL)
+    for operator, slips in table.items()
     for slip in slips
 ]

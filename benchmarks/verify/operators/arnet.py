@@ -6,8 +6,9 @@ import numpy as np
 
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
+from benchmarks.verify.operators.objectives import UNLIKELY, draw_log_probs
 from benchmarks.verify.operators.operator import Operator
-from benchmarks.verify.operators.recurrent import GATES, ZEROS, channels, gates
+from benchmarks.verify.operators.recurrent import GATES, ZEROS, channels, gates, steepen
 from reference import auto_reconstructor, objectives
 from reference.primitives import Integers, Parameters
 
@@ -17,15 +18,17 @@ SUM = "The sum is over t = 2 ... T: each state but the last is reconstructed fro
 def _states(draw: Draw) -> tuple[Array, dict[str, Array]]:
     """Hidden states and the auto-reconstructor's parameters."""
     d, d_own = channels(draw), draw.size("d_own", 4, large=(40, 130))
-    H = draw.inputs(draw.size("T", 5, large=(17, 33, 40)), d)
-    return H, gates(draw, d_own, d, "lstm.") | draw.linear("fc", d, d_own)
+    H = draw.array(draw.size("T", 5, large=(17, 33, 40)), d)
+    parameters = gates(draw, d_own, d, "lstm.") | draw.linear("fc", d, d_own)
+    steepen(draw, parameters["lstm.weight"][:, :d])
+    return H, parameters
 
 
 def _joint(draw: Draw) -> Case:
     H, parameters = _states(draw)
     V = draw.size("V", 5, large=(130, 10000), least=2)
     tokens = draw.random.integers(0, V, len(H) + 1)
-    log_probs = -draw.random.integers(1, 64, (len(H), V)) / 16
+    log_probs = draw_log_probs(draw, len(H), V)
     return log_probs, tokens, H, parameters, draw.choose("lambda", (0.5, 0.0, 0.005))
 
 
@@ -74,7 +77,7 @@ OPERATORS = (
             "one_state": ({"T": 1}, "a single state, which nothing reconstructs"),
             "two_states": ({"T": 2}, "a single reconstruction"),
         },
-        regimes=("zeros",),
+        regimes=("zeros", "huge"),
         by=("H", "parameters"),
         sequences=1,
         rows=False,
@@ -91,7 +94,8 @@ OPERATORS = (
         _joint,
         {"arnet": (5, 6, 7, 8, 9)},
         conventions=(GATES, ZEROS, SUM, "Both terms are sums over the caption, not means."),
-        special={"no_weight": ({"lambda": 0.0}, "lambda is 0")},
+        special={"no_weight": ({"lambda": 0.0}, "lambda is 0"), **UNLIKELY},
+        regimes=("huge",),
         by=("log_probs", "H", "parameters"),
         sizes=({"T": 40, "V": 10000},),
     ),

@@ -75,7 +75,7 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
             "one_token": ({"M": 1, "N": 1}, "a single query and key"),
             "one_head": ({"num_heads": 1}, "a single head"),
         },
-        regimes=("zeros", "huge"),
+        regimes=("zeros", "huge", "large_scores"),
         extra_properties=(
             Property("causality", properties.causal_keys, pins={"causal": True}),
             Property("broadcast", properties.broadcast, pins=MIXED),
@@ -85,7 +85,7 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
         rows=False,
         empty=False,
         holes={"causal": False},  # with holes, causal masking is not defined
-        gates=aoa,
+        gates=("X", "Y") if aoa else None,
         dtypes=ALL,
         sizes=(
             {"M": 20, "N": 144, "num_heads": 8, "d_k": 16},

@@ -34,6 +34,7 @@ SPECIAL: Mapping[str, tuple[Pins, str]] = {
     "distinct": ({"log_probs": "distinct"}, "distinct sums"),
     "impossible_words": ({"log_probs": "impossible"}, "words of probability zero"),
     "ties": ({"log_probs": "ties"}, "equal sums"),
+    "unlikely_words": ({"log_probs": "unlikely"}, "words whose probability underflows"),
 }
 LARGE: tuple[Pins, ...] = (
     {"V": 10_000, "max_length": 4, "beam_size": 3, "long_captions": True, "log_probs": "distinct"},
@@ -57,6 +58,8 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
     if numbers == "ties":
         return -draw.random.integers(1, 4, shape) / 2 - rare
     table = -draw.random.integers(1, 2**22, shape) / 2**20 - rare
+    if numbers == "unlikely":
+        return 256 * table
     if numbers == "impossible":
         possible = draw.random.integers(0, shape[-1], shape[:-1])  # one possible word in each row
         hidden = draw.random.integers(0, 2, shape) == 0
@@ -194,7 +197,10 @@ OPERATORS = (
         PER_TOKEN,
         ENDS,
         result="[(tokens, score)]",
-        special={"ties": ({"log_probs": "ties"}, "equal words")},
+        special={
+            "ties": ({"log_probs": "ties"}, "equal words"),
+            "unlikely_words": SPECIAL["unlikely_words"],
+        },
         sizes=({**LARGE[0], "max_length": 10}, LONG_CAPTION),
     ),
     _search(

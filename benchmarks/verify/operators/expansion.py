@@ -84,7 +84,7 @@ OPERATORS = (
         ),
         by=("X", "parameters"),
         sequences=1,
-        gates=True,
+        gates=("X",),
         dtypes=NORMAL_RANGE,
         project_dtypes=("float16",),
         sizes=(
@@ -122,7 +122,7 @@ OPERATORS = (
         ),
         by=("X", "parameters"),
         sequences=1,
-        gates=True,
+        gates=("X",),
         dtypes=NORMAL_RANGE,
         project_dtypes=("float16",),
         sizes=(

@@ -42,10 +42,21 @@ def _decoder(
     return found
 
 
+def _large_scores(draw: Draw, rows: list[Array], weights: list[Array]) -> None:
+    """In that regime the first channel of the rows adds the same to all scores of a state."""
+    if draw.regime == "large_scores":
+        for of in rows:
+            of[:, 0] = 1
+        for W in weights:
+            W[:, 0] *= draw.factor("large_scores")
+
+
 def _attentions(draw: Draw) -> Case:
     d, d_c, _ = _sizes(draw)
     rows = draw.inputs(draw.size("n", 5, large=(17, 33, 144, 200)), d_c)
-    return draw.array(d), rows, draw.array(d, d_c)
+    h, W = draw.array(d), draw.array(d, d_c)
+    _large_scores(draw, [rows], [W])
+    return h, rows, W
 
 
 def _steps(draw: Draw) -> Case:
@@ -53,8 +64,10 @@ def _steps(draw: Draw) -> Case:
     written = draw.size("written", 4, large=(17, 40), least=0)
     memory = draw.inputs(draw.size("n", 4, large=(33, 144)), d_c)
     outputs, states = draw.inputs(written + 1, d_e), draw.inputs(written, d)
-    e = outputs[draw.random.integers(written + 1)].copy()
     parameters = _decoder(draw, kind, d, d_c, d_e)
+    weights = [W for name, W in parameters.items() if name in ("W_a", "W_d", "W_h")]
+    _large_scores(draw, [memory, outputs, states], weights)
+    e = outputs[draw.random.integers(written + 1)].copy()
     return draw.array(d), draw.array(d), e, memory, outputs, states, parameters, kind
 
 
@@ -68,6 +81,8 @@ def _captions(draw: Draw) -> Case:
     for side in ("left", "right"):
         parameters |= _decoder(draw, kind, d, d_c, d_e, f"{side}.")
         parameters |= draw.linear(f"{side}.vocabulary", V, d)
+    weights = [W for name, W in parameters.items() if name[-3:] in ("W_a", "W_d", "W_h")]
+    _large_scores(draw, [memory, parameters["embedding.weight"]], weights)
     middle = int(draw.random.integers(V))
     return words[0], middle, words[1], memory, draw.array(d), draw.array(d), parameters, kind
 
@@ -141,7 +156,7 @@ OPERATORS = (
         _attentions,
         {"middle_out": (2, 3, 4)},
         special={"one_row": ({"n": 1}, "a single row")},
-        regimes=("zeros", "huge"),
+        regimes=("zeros", "huge", "large_scores"),
         by=("h", "rows", "W"),
         sequences=2,
         rows=False,
@@ -160,7 +175,9 @@ OPERATORS = (
         {"middle_out": (1, 2, 3, 4, 5, 6, 7)},
         conventions=(GATES, SCORE, ORDER, "h~_1 is zero: there are no states before the first."),
         special={**KINDS, "first_step": ({"written": 0}, "the first step, without states")},
+        regimes=("huge", "large_scores"),
         by=("h", "c", "e", "memory", "outputs", "states", "parameters"),
+        gates=("c",),
         sizes=({"kind": "dual", "written": 40},),
     ),
     Operator(
@@ -177,6 +194,7 @@ OPERATORS = (
             "left_to_right": ({"left": 0}, "no left half"),
             "longer_left": ({"left": 4, "right": 1}, "a left half that goes on alone"),
         },
+        regimes=("huge", "large_scores"),
         by=("memory", "h", "c", "parameters"),
         sizes=({"kind": "dual", "left": 20, "right": 20},),
     ),
@@ -190,6 +208,7 @@ OPERATORS = (
         _captions,
         {"middle_out": (7,)},
         conventions=(GATES, SCORE, ORDER, TURNS, READS),
+        regimes=("huge", "large_scores"),
         by=("memory", "h", "c", "parameters"),
     ),
     Operator(

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 
 from benchmarks.verify.cases import Array, Case
-from benchmarks.verify.draw import Draw
+from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.operators.operator import Operator
 from reference import neural_image_caption, objectives
 from reference.primitives import Integers, Mask
 
 
-def _log_probs(draw: Draw, *shape: int) -> Array:
-    return -draw.random.integers(1, 64, shape) / 16
+def draw_log_probs(draw: Draw, *shape: int) -> Array:
+    """Log-probabilities, which need not be normalised; with a pin down to -1000."""
+    factor = 256 if draw.choose("unlikely", (False,)) else 1
+    return -factor * draw.random.integers(1, 64, shape) / 16
+
+
+UNLIKELY: Mapping[str, tuple[Pins, str]] = {
+    "unlikely_words": ({"unlikely": True}, "words whose probability underflows")
+}
 
 
 def _cross_entropies(draw: Draw) -> Case:
@@ -26,12 +34,12 @@ def _cross_entropies(draw: Draw) -> Case:
         targets[draw.random.integers(0, 2, (B, T)) == 0] = pad_id
         targets[0, 0] = (pad_id + 1) % V  # at least one word is not padding
     label_smoothing = draw.choose("label_smoothing", (0.0, 0.125, 0.5))
-    return _log_probs(draw, B, T, V), targets, pad_id, label_smoothing
+    return draw_log_probs(draw, B, T, V), targets, pad_id, label_smoothing
 
 
 def _sentences(draw: Draw) -> Case:
     N, V = draw.size("N", 5, large=(40,)), draw.size("V", 5, large=(130, 10000), least=2)
-    return _log_probs(draw, N, V), draw.random.integers(0, V, N)
+    return draw_log_probs(draw, N, V), draw.random.integers(0, V, N)
 
 
 def _after_start(draw: Draw) -> Case:
@@ -54,9 +62,9 @@ def cross_entropy(
 def _self_criticals(draw: Draw) -> Case:
     B, K = draw.size("B", 3, large=(9, 48)), draw.size("K", 4, large=(9, 33), least=2)
     T = draw.size("T", 4, large=(40,))
-    log_probs = _log_probs(draw, B, K, T)
+    log_probs = draw_log_probs(draw, B, K, T)
     mask = np.arange(T) < draw.random.integers(1, T + 1, (B, K, 1))
-    rewards = draw.random.integers(0, 64, (B, K)) / 16
+    rewards = draw.random.integers(0, 161, (B, K)) / 16  # 0 to 10, as of CIDEr-D
     return log_probs, mask, rewards, draw.choose("baseline", ("leave_one_out", "printed"))
 
 
@@ -87,6 +95,7 @@ OPERATORS = (
         neural_image_caption.sentence_log_probability,
         _sentences,
         {"lstm_readonly": (2,)},
+        special=UNLIKELY,
         by=("log_probs",),
         sizes=LONG,
     ),
@@ -99,6 +108,7 @@ OPERATORS = (
         objectives.negative_log_likelihood,
         _after_start,
         {"arnet": (8,), "lstm_readonly": (15,)},
+        special=UNLIKELY,
         by=("log_probs",),
         sizes=LONG,
     ),
@@ -119,6 +129,7 @@ OPERATORS = (
             ),
             "padding": ({"padding": True, "label_smoothing": 0.0}, "words that do not count"),
             "label_smoothing": ({"label_smoothing": (0.125, 0.5)}, "smoothed labels"),
+            **UNLIKELY,
         },
         by=("log_probs",),
     ),
@@ -139,6 +150,7 @@ OPERATORS = (
         special={
             "leave_one_out": ({"baseline": "leave_one_out"}, "the baseline over K - 1"),
             "printed": ({"baseline": "printed"}, "the baseline as v1's equation 15 prints it"),
+            **UNLIKELY,
         },
         by=("log_probs",),
     ),

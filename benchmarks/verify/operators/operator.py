@@ -104,7 +104,7 @@ class Operator:
         rows: whether the output has a row for each row of the last of these.
         empty: whether the oracle is defined for an empty sequence; else any finite output passes.
         holes: pins of cases whose mask has holes; None if holes are not allowed.
-        gates: whether a sigmoid gates its output.
+        gates: the arguments whose values a sigmoid gates, besides a tanh; None without gates.
         dtypes: the dtypes in which it is defined, float64 and float32 first.
         project_dtypes: further dtypes for this project's implementations only.
         sizes: pins of large cases with several large sizes, as in the papers.
@@ -127,7 +127,7 @@ class Operator:
     rows: bool = True
     empty: bool = True
     holes: Pins | None = field(default_factory=dict)
-    gates: bool = False
+    gates: tuple[str, ...] | None = None
     dtypes: tuple[str, ...] = FLOATS
     project_dtypes: tuple[str, ...] = ()
     sizes: tuple[Pins, ...] = ()
@@ -151,8 +151,7 @@ class Operator:
         for name, (pins, words) in self.special.items():
             yield Property(name, compare, f"{same}: {words}", {**pins, **both}, large="no")
         for name in self.regimes:
-            check = properties.gated if self.gates and name == "huge" else compare
-            yield Property(name, check, f"{same}: {REGIMES[name]}", {"regime": name})
+            yield self._regime(name, f"{same}: {REGIMES[name]}")
         words = "large sizes, not multiples of kernel tiles"
         yield Property("large", compare, f"{same}: {words}", large="all")
         yield from self.extra_properties
@@ -181,11 +180,25 @@ class Operator:
         if self.sequences:
             yield from self._batched(by)
 
+    def _regime(self, name: str, words: str) -> Property:
+        """The property that compares with the oracle in a regime."""
+        pins = {"regime": name}
+        if name == "huge" and self.gates is not None:
+            of = {"of": tuple(self.arguments.index(gated) for gated in self.gates)}
+            return Property(name, properties.gated, words, pins, settings=of)
+        return Property(name, self.compare, words, pins | (MIXED if name == "large_scores" else {}))
+
     def _batched(self, by: Mapping[str, Any]) -> Iterator[Property]:
         alone = "a padded batch gives each sequence the same output as on its own"
         full, compare = {"empty": False, "padding": 0.0}, self.compare
         needs = (BATCHES,)
         yield Property("padded_batch", compare, alone, full, needs, large="no")
+        for name in self.regimes:
+            if name not in ("huge", "large_scores"):
+                continue
+            one = self._regime(name, f"{alone}: {REGIMES[name]}")
+            pins = {**full, **one.pins}
+            yield replace(one, name=f"padded_{name}", pins=pins, needs=needs, large="no")
         if self.holes is not None:
             pins = {**full, **self.holes, **MIXED, "holes": True}
             yield Property("holes", compare, f"{alone}: valid rows anywhere", pins, (HOLES,))

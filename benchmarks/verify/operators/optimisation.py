@@ -81,7 +81,10 @@ def _schedule(
         lambda *values: oracle(values[0], **dict(zip(arguments[1:], values[1:], strict=True))),
         case,
         conventions=(FIRST, *conventions, ANNEALED),
-        special={"no_warmup": ({"warmup": 0}, "no warm-up")},
+        special={
+            "no_warmup": ({"warmup": 0}, "no warm-up"),
+            "first_update": ({"iteration": 0}, "the first update"),
+        },
         sizes=({"iteration": 5000, "warmup": 10_000}, {"iteration": 9999, "warmup": 10_000}),
     )
 

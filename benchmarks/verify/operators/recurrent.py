@@ -67,7 +67,16 @@ def _attentive(draw: Draw) -> Case:
         "score.b": draw.array(d_a),
         "score.w": draw.array(d_a),
     }
+    if draw.regime == "large_scores":  # the first channel adds the same to all scores of a step
+        parameters["score.W_s"][0] = 0
+        parameters["score.w"][0] *= draw.factor("large_scores")
     return X, s, parameters
+
+
+def steepen(draw: Draw, weight: Array) -> None:
+    """In the regime "huge" multiply a gate's weights on its inputs, by row: by much, or little."""
+    if draw.regime == "huge":
+        weight *= draw.random.choice([16.0, draw.factor("huge")], (len(weight), 1))
 
 
 def _zoneouts(draw: Draw) -> Case:
@@ -90,12 +99,13 @@ def _matrices(draw: Draw, d: int, d_x: int, names: str) -> dict[str, Array]:
     for name in names:
         for source, wide in (("x", d_x), ("m", d)):
             found[f"W_{name}{source}"] = draw.linear("W", d, wide)["W.weight"]
+        steepen(draw, found[f"W_{name}x"])
     return found
 
 
 def _read_only_cells(draw: Draw) -> Case:
     d = channels(draw)
-    x, m, c, read = draw.inputs(d), draw.array(d), draw.array(d), draw.inputs(d)
+    x, m, c, read = (draw.array(d) for _ in range(4))
     return x, m, c, read, _matrices(draw, d, d, "ifocr")
 
 
@@ -109,7 +119,7 @@ def _read_only_parameters(draw: Draw) -> tuple[int, dict[str, Array], str]:
 
 def _read_only(draw: Draw) -> Case:
     d_x, parameters, reading = _read_only_parameters(draw)
-    return draw.inputs(_steps(draw), d_x), parameters, reading
+    return draw.array(_steps(draw), d_x), parameters, reading
 
 
 def _captioners(draw: Draw) -> Case:
@@ -122,9 +132,9 @@ def _captioners(draw: Draw) -> Case:
         "W_i": draw.array(d_feature, d_x),
         "b_i": draw.array(d_x),
         "W_e": draw.array(V, d_x),
-        "W_pm": draw.array(V, len(parameters["W_im"])),
+        "W_pm": draw.factor("large_scores") * draw.array(V, len(parameters["W_im"])),
     }
-    features = draw.inputs(draw.size("regions", 4, large=(33, 144)), d_feature)
+    features = draw.array(draw.size("regions", 4, large=(33, 144)), d_feature)
     return features, draw.random.integers(0, V, _steps(draw)), parameters, reading
 
 
@@ -214,7 +224,7 @@ OPERATORS = (
         special={"one_channel": ({"d": 1, "d_x": 1}, "a single channel and input")},
         regimes=("zeros", "huge"),
         by=("x", "h", "c", "parameters"),
-        gates=True,
+        gates=("h", "c"),
     ),
     Operator(
         "lstm",
@@ -226,9 +236,10 @@ OPERATORS = (
         {"arnet": (2,)},
         conventions=(GATES, ZEROS),
         special={"one_step": ({"T": 1}, "a single step")},
-        regimes=("zeros",),
+        regimes=("zeros", "huge"),
         by=("X", "parameters"),
         sequences=1,
+        gates=(),
         sizes=({"T": 20, "d": 512, "d_x": 512},),
     ),
     Operator(
@@ -246,8 +257,9 @@ OPERATORS = (
             "one_step": ({"T": 1}, "a single step"),
             "one_vector": ({"n": 1}, "a single local information vector"),
         },
-        regimes=("zeros",),
+        regimes=("zeros", "huge", "large_scores"),
         by=("X", "s", "parameters"),
+        gates=(),
         sequences=2,
         rows=False,
         empty=False,
@@ -266,7 +278,9 @@ OPERATORS = (
             ZEROS,
             "The new h is computed from the new c, before zoneout of either.",
         ),
+        regimes=("huge",),
         by=("X", "parameters"),
+        gates=(),
     ),
     Operator(
         "recurrent_dropout",
@@ -281,7 +295,9 @@ OPERATORS = (
             "state": ({"dropped": "state"}, "dropout of h_{t-1} in the gates"),
             "update": ({"dropped": "update"}, "dropout of g_t"),
         },
+        regimes=("huge",),
         by=("X", "parameters"),
+        gates=(),
     ),
     Operator(
         "read_only_lstm_cell",
@@ -294,8 +310,9 @@ OPERATORS = (
         {"lstm_readonly": tuple(number for number in UNIT if number != 9)},
         conventions=(NO_TANH,),
         special={"one_channel": ({"d": 1}, "a single channel")},
-        regimes=("zeros",),
+        regimes=("zeros", "huge"),
         by=("x", "m", "c", "read", "parameters"),
+        gates=("c", "read"),
     ),
     Operator(
         "read_only_lstm",
@@ -314,10 +331,11 @@ OPERATORS = (
             "previous_input": ({"reading": "previous_input"}, "equation 17 as printed"),
             "one_step": ({"T": 1}, "the image's step alone"),
         },
-        regimes=("zeros",),
+        regimes=("zeros", "huge"),
         by=("X", "parameters"),
         sequences=1,
         holes=None,
+        gates=("X",),
     ),
     Operator(
         "read_only_captioner",
@@ -334,6 +352,7 @@ OPERATORS = (
             "x_{-1} is the mean over the regions times W_i plus b_i, the unit reads it (image) or "
             "the input before (previous_input); the words follow.",
         ),
+        regimes=("huge", "large_scores"),
         by=("features", "parameters"),
     ),
 )

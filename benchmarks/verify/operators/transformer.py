@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from benchmarks.verify import properties
 from benchmarks.verify.cases import Array, Case
-from benchmarks.verify.draw import Draw
+from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.operators import attention, expansion
 from benchmarks.verify.operators.operator import ALL, NORMAL_RANGE, Operator, Property
 from reference import primitives, transformer
@@ -51,6 +53,9 @@ def layer(
         found |= feed_forward(draw, d, d_ff, f"{prefix}feed_forward.")
     for i in range(1, 2 + decodes + (not aoa)):
         found |= draw.norm(f"{prefix}norm_{i}.", d)
+    for name in ("gate.bias", "selector.bias"):  # gates
+        if f"{prefix}mixer.{name}" in found:
+            found[f"{prefix}mixer.{name}"] *= draw.factor("huge") * draw.factor("large_scores")
     return found
 
 
@@ -78,10 +83,20 @@ def _stack(
     return found
 
 
+def _shift(draw: Draw) -> float:
+    """What is added to all channels; not zero if pinned."""
+    return 4096.0 * draw.choose("shifted", (False,))
+
+
+SHIFTED: Mapping[str, tuple[Pins, str]] = {
+    "shifted": ({"shifted": True}, "rows whose mean is thousands of times their deviation")
+}
+
+
 def _layer_norms(draw: Draw) -> Case:
     d = draw.size("d", 6, large=(40, 130, 512))
     L = draw.size("L", 6, large=(17, 33, 144, 200))
-    return draw.inputs(L, d), draw.norm("", d)
+    return draw.inputs(L, d) + _shift(draw), draw.norm("", d)
 
 
 def _feed_forwards(draw: Draw) -> Case:
@@ -93,14 +108,14 @@ def _feed_forwards(draw: Draw) -> Case:
 def _encoder_layers(draw: Draw) -> Case:
     kind = mixer(draw, "mixer", False)
     num_heads, d = attention.heads(draw, 2)
-    X = draw.inputs(draw.size("L", 6, large=(17, 33, 144)), d)
+    X = draw.array(draw.size("L", 6, large=(17, 33, 144)), d) + _shift(draw)
     return X, layer(draw, kind, d, _hidden(draw), False), kind, num_heads
 
 
 def _decoder_layers(draw: Draw) -> Case:
     kind = mixer(draw, "mixer", True)
     num_heads, d = attention.heads(draw, 2)
-    X = draw.inputs(draw.size("T", 6, large=(17, 40)), d)
+    X = draw.array(draw.size("T", 6, large=(17, 40)), d) + _shift(draw)
     memory = draw.inputs(draw.size("L", 6, large=(17, 33, 144)), d)
     return X, memory, layer(draw, kind, d, _hidden(draw), True), kind, num_heads
 
@@ -120,8 +135,11 @@ def _captioners(draw: Draw) -> Case:
         | _stack(draw, decoder, d, d_ff, layers, reductions[1], True, "decoder.")
         | draw.linear("vocabulary", V, d)
     )
+    shift = _shift(draw)
+    parameters["input.bias"] += shift
+    parameters["positions.weight"] += shift
     tokens = draw.random.integers(0, V, T)
-    features = draw.inputs(L, d_feature)
+    features = draw.array(L, d_feature)
     return features, tokens, parameters, encoder, decoder, num_heads, *reductions
 
 
@@ -162,6 +180,8 @@ def _layer(decodes: bool) -> Operator:
         else {"expansionnet_v1": (10,), "expansionnet_v2": (11,)},
         conventions=(NORM, PRE_NORM, expansion.PSI)
         + (("A decoder's mixer is causal; its cross-attention is not.",) if decodes else ()),
+        special=SHIFTED,
+        regimes=("huge", "large_scores") if decodes else ("large_scores",),
         extra_properties=(Property("causality", properties.causality),) if decodes else (),
         by=(*arguments, "parameters"),
         sequences=1 + decodes,
@@ -180,7 +200,7 @@ OPERATORS = (
         primitives.layer_norm,
         _layer_norms,
         conventions=("The variance is biased, and epsilon 1e-5.",),
-        special={"one_channel": ({"d": 1}, "a single channel, of no variance")},
+        special={"one_channel": ({"d": 1}, "a single channel, of no variance"), **SHIFTED},
         regimes=("zeros", "huge"),
         by=("X", "parameters"),
         dtypes=ALL,
@@ -219,6 +239,8 @@ OPERATORS = (
             "Embeddings are multiplied by sqrt(d) before learned positions are added.",
             "linear: layer norm of the last layer's output plus a linear map of all outputs.",
         ),
+        special=SHIFTED,
+        regimes=("huge", "large_scores"),
         by=("features", "parameters"),
         dtypes=NORMAL_RANGE,
     ),
