@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchmarks import papers, records
 from benchmarks.cli import main as cli
 from benchmarks.errors import InputError
-from benchmarks.kinds import Captions, Released, Words
+from benchmarks.kinds import Captions, Losses, Released, Words
 from benchmarks.papers import claims
 from benchmarks.papers.cells import times
 from benchmarks.papers.claim_tests import (
@@ -33,6 +33,7 @@ from benchmarks.papers.claim_tests import (
     Within,
 )
 from benchmarks.papers.claims import Verdict
+from benchmarks.papers.convergence import weakness
 from benchmarks.records import Record
 from benchmarks.verify.tolerances import assert_close
 from tests.support.records import record
@@ -199,6 +200,18 @@ def test_a_value_is_as_printed_within_its_share(factor, share) -> None:
 def test_what_says_too_little_settles_nothing(monkeypatch, made) -> None:
     found = judged(monkeypatch, above(), made)
     assert (found.verdict, found.by_holm) == (NOT_SETTLED, NOT_SETTLED)
+
+
+@pytest.mark.parametrize(("loss", "reason"), [(3.0, ""), (8.0, "a training diverged")])
+def test_a_training_has_diverged_where_a_uniform_guess_is_better(loss, reason) -> None:
+    """A perplexity is far above the logarithm of the vocabulary's size, and no loss."""
+    values = {
+        "training loss": 2.0,
+        "evaluation loss": loss,
+        "evaluation perplexity": float(np.exp(loss)),
+    }
+    of = {"stages": [{"patience": 3}], "configuration": {"vocabulary_size": 2541}}
+    assert weakness({"a": [record(Losses, values, table="losses", **of)]}) == reason
 
 
 def test_the_longest_training_comes_first_and_then_the_papers_own_data(monkeypatch) -> None:

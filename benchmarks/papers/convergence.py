@@ -48,4 +48,5 @@ def _diverged(record: Record[Any]) -> bool:
     if not isinstance(record.details, Losses):
         return False
     guessing = math.log(record.details.configuration["vocabulary_size"])
-    return any(value > guessing for value in record.values.values())
+    losses = [value for name, value in record.values.items() if name.endswith("loss")]
+    return any(loss > guessing for loss in losses)
