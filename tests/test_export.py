@@ -281,7 +281,7 @@ def test_bad_input_is_a_line(run, graphs, tmp_path, capsys):
     line = refused(capsys, "export", "--checkpoint", run, "--out", run)
     assert "holds other files, expected a new folder" in line
     line = refused(capsys, "export", "--checkpoint", run, "--out", run / "config.json")
-    assert "config.json: a file, expected a new folder" in line
+    assert "config.json: expected a folder that can be written" in line
     line = refused(capsys, "export", "--checkpoint", run, "--checkpoint", run, "--out", tmp_path)
     assert "an ensemble is not exported, expected one" in line
     for name, message in ((DECODER, "no such file, expected an exported model"), (ENCODER, "")):

@@ -352,7 +352,7 @@ def test_a_place_that_cannot_be_is_named(device, tmp_path, capsys):
     file = tmp_path / "file"
     file.write_text("")
     assert main(["record", "--suite", "cpu", "--out", str(file)]) == 2
-    assert f"--out {file}: is a file, expected a folder" in capsys.readouterr().err
+    assert f"{file}: expected a folder that can be written" in capsys.readouterr().err
     folder = tmp_path / "d"
     folder.mkdir()
     with (folder / f".{command.RECORDS}.lock").open("w") as lock:

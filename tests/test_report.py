@@ -228,7 +228,7 @@ def test_a_report_goes_where_it_is_told_to(tmp_path, monkeypatch, capsys):
         (["--published"], None, "site/index.html"),  # nothing is planned
     ):
         monkeypatch.setattr(jobs, "plan", plan)
-        assert main(["report", *words, "--data", "", "--out", str(out)]) == 0
+        assert main(["report", *words, "--data", str(tmp_path), "--out", str(out)]) == 0
         assert (out / page).exists() and str(out / page) in capsys.readouterr().out
     assert main(["report", "--out", __file__]) == 2
     assert "expected a folder" in capsys.readouterr().err

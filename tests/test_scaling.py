@@ -309,7 +309,7 @@ def test_a_ladder_is_printed_as_it_ends(tmp_path, capsys, monkeypatch):
         (["--seconds", "0"], "--seconds"),
         (["--threads", "none"], "--threads: none"),
         (["--device", "nowhere"], "--device nowhere"),
-        (["--plot", "."], "--plot .: is a folder, expected a file to draw in"),
+        (["--plot", "."], ".: a folder, expected a file to write"),
     ],
 )
 def test_bad_input_is_one_line(capsys, words, said):

@@ -364,7 +364,7 @@ def test_a_folder_that_is_a_file_is_a_line(tmp_path, capsys):
     for place in ("file", "file/run"):
         assert main(*TRAIN, "--out", tmp_path / place) == 2
         error = capsys.readouterr().err
-        assert "cannot be written" in error and error.count("\n") == 1
+        assert "expected a folder that can be written" in error and error.count("\n") == 1
     assert (tmp_path / "file").read_text() == "here"
 
 

@@ -33,8 +33,6 @@ def run(arguments: argparse.Namespace) -> int:
     if len(arguments.checkpoint) > 1:
         raise InputError("--checkpoint: an ensemble is not exported, expected one")
     (place,), out = arguments.checkpoint, arguments.out
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out}: a file, expected a new folder")
     own = {ENCODER, DECODER, VOCABULARY, CONFIG, DRIVER}
     if out.is_dir() and not {path.name for path in out.iterdir()} <= own:
         raise InputError(f"{out}: holds other files, expected a new folder")

@@ -90,9 +90,10 @@ def check_device(name: str, asked: str | None = None) -> str:
             torch.cuda.set_device(device)
     except (RuntimeError, AssertionError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        option, where = (asked, name) if asked else (f"--device {name}", "it")
+        if asked:
+            raise InputError(f"{asked}: PyTorch cannot use {name} ({reason})") from None
         raise InputError(
-            f"{option}: PyTorch cannot use {where} ({reason}), expected cpu, cuda or cuda:N"
+            f"--device {name}: PyTorch cannot use it ({reason}), expected cpu, cuda or cuda:N"
         ) from None
     if device.type == "cpu" and device.index:
         raise InputError(f"--device {name}: there is one CPU, expected cpu")

@@ -63,8 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
     device = torch.device(check_device(arguments.device or kind, asked))
     if device.type != kind:
         raise InputError(f"--device {device}: expected one of kind {kind} for this suite (--suite)")
-    if arguments.out.exists() and not arguments.out.is_dir():
-        raise InputError(f"--out {arguments.out}: is a file, expected a folder")
     path = arguments.out / RECORDS
     session = timing.session(arguments, device, path, usual_threads=THREADS[arguments.suite])
     check_writable(path)

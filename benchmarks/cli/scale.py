@@ -19,7 +19,6 @@ from benchmarks.cli.options import (
     starting_with,
     thread_count,
 )
-from benchmarks.errors import InputError
 from benchmarks.files import write_atomically
 from benchmarks.perf.scaling import curves
 from benchmarks.perf.scaling.ladders import LADDERS
@@ -59,8 +58,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure the ladders that have no record yet, and print all of them."""
     ladders = [LADDERS[name] for name in starting_with(LADDERS, arguments.only, "ladder")]
     device = torch.device(check_device(arguments.device))
-    if arguments.plot and arguments.plot.is_dir():
-        raise InputError(f"--plot {arguments.plot}: is a folder, expected a file to draw in")
     with own_records(arguments, "scaling.jsonl") as path:
         session = Session(device, path, [arguments.threads], Budget(seconds=arguments.seconds))
         known = records.load(records.PUBLISHED, records.LOCAL)
