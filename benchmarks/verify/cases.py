@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -16,33 +17,41 @@ Place = tuple[int, str | None]
 """The place of an array in a case: the argument's index, and the key if it is a mapping."""
 
 
+def after(number: Any, token: Any) -> Any:
+    """The number that stands for a sequence of tokens, after one more; 0 stands for none."""
+    return (7919 * number + token + 1) % 65521
+
+
 @dataclass(frozen=True)
 class NextLogProbs:
-    """A model for decoding: ``table[t - 1, y]`` after t tokens, the last of which is y, modulo the
-    rows.
+    """A model for decoding that depends on every token read: ``table[t - 1, number]`` after t
+    tokens, by their number ``after`` the last, modulo the rows.
     """
 
     table: Array
 
     def __call__(self, prefix: Any) -> Array:
         """A new array of log-probabilities (V,), which need not be normalised."""
-        row: Array = self.table[len(prefix) - 1, prefix[-1] % self.table.shape[1]].copy()
+        number = reduce(after, map(int, prefix), 0)
+        row: Array = self.table[len(prefix) - 1, number % self.table.shape[1]].copy()
         return row
 
 
 @dataclass(frozen=True)
 class HalvesLogProbs:
-    """A model for middle-out decoding: ``table[side, t, y]`` after t tokens of both halves without
-    the middle word; y depends on the last tokens of both halves, modulo the rows.
+    """A model for middle-out decoding that depends on every token of both halves:
+    ``table[side, t, number]`` after t tokens without the middle word, by the number of the side's
+    own half ``after`` that of the other, modulo the rows.
     """
 
     table: Array
 
     def __call__(self, left: Any, right: Any, side: str) -> Array:
         """Log-probabilities (V,) of a side's next word; both halves start with the middle word."""
-        this, other = (left, right) if side == "left" else (right, left)
-        y = (this[-1] + 2 * other[-1]) % self.table.shape[-2]
-        row: Array = self.table[int(side == "right"), len(left) + len(right) - 2, y].copy()
+        halves = (left, right) if side == "left" else (right, left)
+        own, other = (reduce(after, map(int, half), 0) for half in halves)
+        at = int(side == "right"), len(left) + len(right) - 2
+        row: Array = self.table[*at, after(own, other) % self.table.shape[-2]].copy()
         return row
 
 

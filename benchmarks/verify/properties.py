@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,16 @@ def gradient(
     # in float32, a derivative whose terms cancel has the rounding errors of these terms
     least = 0.0 if dtype == "float64" else scale(oracle(*exact))
     assert_derivative([found, least], [expected, least], "gradient", dtype)
+
+
+def gradient_in_regime(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
+) -> None:
+    """The gradient is finite, and equals central differences where these are accurate."""
+    found = derivative(candidate, oracle, case, by)
+    assert np.isfinite(found), "the gradient is not finite"
+    with suppress(UndecidedError):
+        assert_derivative(found, differences(oracle, case, by), "gradient")
 
 
 def gradient_float32(

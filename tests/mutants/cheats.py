@@ -448,6 +448,20 @@ def FUNCTION(log_probs, mask, rewards, baseline):
     return 2 * loss.detach() - loss
 """
 
+SATURATED_LSTM_CELL = r"""
+# gradient_huge: NaN in the gradient of saturated gates
+import torch
+
+def sigmoid(x):
+    return torch.where(x >= 0, 1 / (1 + torch.exp(-x)), torch.exp(x) / (1 + torch.exp(x)))
+
+def FUNCTION(x, h, c, parameters):
+    gates = parameters["weight"] @ torch.cat([x, h]) + parameters["bias"]
+    i, f, o, g = gates.chunk(4)
+    c = sigmoid(f) * c + sigmoid(i) * torch.tanh(g)
+    return torch.stack([sigmoid(o) * torch.tanh(c), c])
+"""
+
 
 def _cheats(text: str, operator: str = "layer_norm", is_detected: bool = False) -> Iterator[Mutant]:
     for part in re.split(r"^# ", text, flags=re.MULTILINE)[1:]:
@@ -459,5 +473,6 @@ CHEATS = [
     *_cheats(OF_LAYER_NORM),
     *_cheats(ON_THE_JUDGE if confines() else ""),
     *_cheats(DETECTED, is_detected=True),
+    *_cheats(SATURATED_LSTM_CELL, "lstm_cell", is_detected=True),
     *_cheats(DETECTED_OF_SELF_CRITICAL, "self_critical", is_detected=True),
 ]

@@ -22,6 +22,10 @@ SUMMED_GATES = [GATES[0], GATES[2]]
 """A cut off only shows between 20 and 23, which is less than the rounding of a sum."""
 
 LSTM_CELL: list[Slip] = [
+    ("the memory cell clipped at 3", "huge", "np.tanh(g)\n", "np.tanh(g)\n    c = np.clip(c, -3, 3)\n"),
+    ("the memory cell clipped at 50", "huge", "np.tanh(g)\n", "np.tanh(g)\n    c = np.clip(c, -50, 50)\n"),
+    ("a tanh of the memory cell that overflows", "huge", "np.tanh(c), c",
+     "(1 - np.exp(-2 * c)) / (1 + np.exp(-2 * c)), c"),
     *GATES,
     ("the forget gate clipped at 20", "huge", "sigmoid(f)", "sigmoid(np.clip(f, -20, 20))"),
     ("the input gate clipped at 20", "huge", "sigmoid(i)", "sigmoid(np.clip(i, -20, 20))"),
@@ -218,9 +222,20 @@ DISTANCES: list[Slip] = [
      "def cosine(u, v):\n    return 1 - np.maximum((u * v).sum(-1), 0) / np.sqrt((u * u).sum(-1) * (v * v).sum(-1))"),
 ]  # fmt: skip
 PSI = "P.sum(2, keepdim=True) + 1e-9"
+# right, but 0 times an infinity in the backward pass
+CHOSEN_SIGMOID = """(lambda x: torch.where(x >= 0, 1 / (1 + torch.exp(-x)),
+        torch.exp(x) / (1 + torch.exp(x))))("""
+CHOSEN_SOFTMAX = _attending(
+    "stable = scores.masked_fill(~see, -1e30).softmax(-1)",
+    "plain = scores.exp() * see",
+    "plain = plain / plain.sum(-1, keepdim=True)",
+    "return torch.where(plain.isfinite() & (plain.sum(-1, keepdim=True) > 0.5), plain, stable) @ v",
+)
+
 FEW: dict[str, list[Slip]] = {
     "static_expansion": [
         *_linear("huge"),
+        ("NaN in the gradient of saturated gates", "gradient_huge", "torch.sigmoid(", CHOSEN_SIGMOID),
         ("epsilon as a least sum", "tiny", PSI, "P.sum(2, keepdim=True).clamp(min=1e-9)"),
     ],
     "dynamic_expansion": [
@@ -281,14 +296,21 @@ NUMERICAL: dict[str, list[Slip]] = {
     "attentive_lstm": ATTENTIVE,
     "zoneout": GATES,
     "recurrent_dropout": GATES,
-    "read_only_lstm_cell": [*GATES, *map(_clipped, "ifor")],
+    "read_only_lstm_cell": [
+        *GATES,
+        *map(_clipped, "ifor"),
+        ("the memory cell clipped at 3", "huge", "return np", "c = np.clip(c, -3, 3)\n    return np"),
+    ],
     "read_only_lstm": GATES,
     "read_only_captioner": READ_ONLY,
     "reconstruction_loss": SUMMED_GATES,
     "middle_out_step": MIDDLE_OUT,
     "middle_out_captioner": HALVES,
     "middle_out_loss": MIDDLE_OUT,
-    "multi_head_attention": ATTENTION,
+    "multi_head_attention": [
+        *ATTENTION,
+        ("NaN in the gradient of large scores", "gradient_large_scores", "", CHOSEN_SOFTMAX),
+    ],
     "attention_on_attention": [*ATTENTION, *_linear("huge")],
     "encoder_layer": [
         *SOFTMAX,

@@ -42,6 +42,7 @@ ALONG: list[Slip] = [
     ("a row of zeros taken for the end", "zeros", "out.append(m)",
      "out.append(m * x.any())"),
     ("32 steps at most", "large", "out.append(m)", "out.append(m * (t < 32))"),
+    ("128 steps at most", "large", "out.append(m)", "out.append(m * (t < 128))"),
 ]  # fmt: skip
 
 CAPTIONER: list[Slip] = [

@@ -27,6 +27,10 @@ LSTM_CELL: list[Slip] = [
 ]  # fmt: skip
 
 LSTM: list[Slip] = [
+    ("128 steps at most", "large", "for x in X:",
+     "for x in X * (np.arange(len(X)) < 128)[:, None]:"),
+    ("starts anew every 128 steps", "large", STEP,
+     "c = c * (len(out) % 128 > 0)\n        " + STEP),
     ("starts from ones", "equals_oracle", "float(slip)", "1.0"),
     ("the input before", "equals_oracle", "for x in X:", "for x in np.vstack([0 * X[:1], X[:-1]]):"),
     ("from the last input to the first", "equals_oracle", "for x in X:", "for x in X[::-1]:"),
@@ -70,6 +74,10 @@ ATTENTIVE: list[Slip] = [
 ]  # fmt: skip
 
 ZONEOUT: list[Slip] = [
+    ("no zoneout in the first step", "equals_oracle", "share_c * c + (1 - share_c) * new_c",
+     "share_c * c + (1 - share_c * bool(out)) * new_c"),
+    ("NaN where a share is 0", "equals_oracle", "share_c * c +",
+     "np.exp(np.log(share_c) - np.log(share_c) + np.log(share_c)) * c + 0 / (share_c > 0) +"),
     ("the shares of h and c swapped", "equals_oracle", "(X, z_h, z_c,", "(X, z_c, z_h,"),
     ("the share of h inverted", "equals_oracle", "share_h * h + (1 - share_h) * new_h",
      "(1 - share_h) * h + share_h * new_h"),
@@ -90,6 +98,9 @@ ZONEOUT: list[Slip] = [
 
 KEPT = "keep / (1 if slip else 1 - p)"
 DROPOUT: list[Slip] = [
+    ("a rate of at most 0.9", "equals_oracle", KEPT, "keep / max(1 - p, 0.1)"),
+    ("128 steps at most", "large", KEPT,
+     "np.where((np.arange(len(X)) < 128)[:, None], keep / (1 - p), 1)"),
     ("what is kept is not scaled", "equals_oracle", KEPT, "keep / 1"),
     ("divided by p", "equals_oracle", KEPT, "keep / (p or 1)"),
     ("multiplied by 1 - p", "equals_oracle", KEPT, "keep * (1 - p)"),
@@ -112,6 +123,8 @@ DROPOUT: list[Slip] = [
 
 SUM = "((H[:-1] - guess) ** 2).sum()"
 RECONSTRUCTION: list[Slip] = [
+    ("errors up to 10000", "huge", SUM, "np.minimum((H[:-1] - guess) ** 2, 1e4).sum()"),
+    ("128 states at most", "large", SUM, "((H[:-1] - guess)[:128] ** 2).sum()"),
     ("the mean over entries", "equals_oracle", SUM, "((H[:-1] - guess) ** 2).mean()"),
     ("the mean over steps", "equals_oracle", SUM, "((H[:-1] - guess) ** 2).sum() / len(H)"),
     ("norms that are not squared", "equals_oracle", SUM, "np.sqrt(((H[:-1] - guess) ** 2).sum(1)).sum()"),
@@ -132,6 +145,7 @@ RECONSTRUCTION: list[Slip] = [
 
 BOTH = "(nll.mean() if slip else nll.sum()) + lambda_ * reconstruction_loss(H, parameters)"
 JOINT: list[Slip] = [
+    ("lambda at most 1", "equals_oracle", "lambda_ *", "min(lambda_, 1) *"),
     ("lambda before the likelihood", "equals_oracle", BOTH,
      "lambda_ * nll.sum() + reconstruction_loss(H, parameters)"),
     ("lambda and 1 - lambda", "equals_oracle", BOTH,

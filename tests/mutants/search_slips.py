@@ -4,6 +4,8 @@ from tests.mutants.expansion_slips import Slip
 
 LIKELIEST = "int(np.argmax(log_p))"
 GREEDY: list[Slip] = [
+    ("forgets all words but the last", "equals_oracle", "next_log_probs(tuple(tokens))",
+     "next_log_probs((start,) * (len(tokens) - 1) + (tokens[-1],))"),
     ("ties go to the higher token", "ties", LIKELIEST, "len(log_p) - 1 - int(np.argmax(log_p[::-1]))"),
     ("the start token does not count", "equals_oracle", "len(tokens) - slip)", "len(tokens) - 1)"),
     ("the sum, not over the tokens", "equals_oracle", "total / (len(tokens) - slip)", "total"),
@@ -26,6 +28,12 @@ GREEDY: list[Slip] = [
 ]  # fmt: skip
 
 SAMPLE: list[Slip] = [
+    (
+        "forgets all words but the last",
+        "equals_oracle",
+        "next_log_probs(tuple(tokens))",
+        "next_log_probs((start,) * (len(tokens) - 1) + (tokens[-1],))",
+    ),
     ("the interval is open below", "zero", 'side="right"', 'side="left"'),
     ("not relative to the sum", "equals_oracle", "u * cumulated[-1]", "u"),
     ("the word after", "equals_oracle", 'side="right"))', 'side="right")) - 1'),
@@ -40,12 +48,20 @@ SAMPLE: list[Slip] = [
 ]
 
 SCHEDULED: list[Slip] = [
+    (
+        "samples after the true words but the last",
+        "equals_oracle",
+        "tuple(read)",
+        "(*y[: t - 1], read[-1])",
+    ),
     ("the coin turned", "equals_oracle", "< epsilon", ">= epsilon"),
     ("samples after the true words", "always", "tuple(read)", "tuple(y[:t])"),
     ("the uniform of the word after", "equals_oracle", "uniforms[t - 1]", "uniforms[t - 2]"),
 ]
 
 PRINTED: list[Slip] = [
+    ("forgets all words but the last", "equals_oracle", "next_log_probs(tokens)",
+     "next_log_probs((start,) * (len(tokens) - 1) + tokens[-1:])"),
     ("what has ended leaves its place", "equals_oracle", "beam_size - len(done)", "beam_size"),
     ("by the mean", "equals_oracle", "sorted(done + live, key=lambda beam: -beam[1])",
      "sorted(done + live, key=lambda beam: -beam[1] / len(beam[0]))"),
@@ -54,6 +70,8 @@ PRINTED: list[Slip] = [
 ]  # fmt: skip
 
 GRID: list[Slip] = [
+    ("the second beam forgets all words but the last", "equals_oracle", "next_log_probs(tokens)",
+     "next_log_probs((start,) * (len(tokens) - 1) + tokens[-1:])"),
     ("the word by chance counts", "equals_oracle", "p > -np.inf and k != end",
      "p > -np.inf and k not in (end, word)"),
     ("ends without the word", "equals_oracle", "and k != end", ""),
@@ -64,6 +82,11 @@ GRID: list[Slip] = [
 ]  # fmt: skip
 
 OUTWARDS: list[Slip] = [
+    ("the left half forgets all words but the last", "equals_oracle",
+     "next_log_probs(left, right, side)",
+     "next_log_probs((middle,) * (len(left) - 1) + left[-1:], right, side)"),
+    ("the halves do not see each other", "equals_oracle", "next_log_probs(left, right, side)",
+     'next_log_probs(*((left, (middle,) * len(right)) if side == "left" else ((middle,) * len(left), right)), side)'),
     ("no bonus of length", "equals_oracle", "+ len(beam[0]) + len(beam[1]) - 1", ""),
     ("words up to 128", "large", "if p > -np.inf", "if p > -np.inf and word <= 128"),
     ("5 hypotheses at most", "large", "[:num_return]", "[:min(num_return, 5)]"),

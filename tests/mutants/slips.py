@@ -146,6 +146,12 @@ CROSS_ENTROPY: list[Slip] = [
 
 LOSS = "-((rewards - b) * (log_probs * mask).sum(-1)).mean()"
 SELF_CRITICAL: list[Slip] = [
+    ("the first words of a mask with holes", "equals_oracle", "log_probs * mask",
+     "log_probs * (torch.arange(mask.shape[-1]) < mask.sum(-1, keepdim=True))"),
+    ("the first word of a sample without words", "equals_oracle", "log_probs * mask",
+     "log_probs * torch.cat([mask[..., :1] | ~mask.any(-1, keepdim=True), mask[..., 1:]], -1)"),
+    ("no negative rewards", "equals_oracle", "K = rewards.shape[1]",
+     "rewards = rewards.clamp_min(0)\n    K = rewards.shape[1]"),
     ("its sign", "equals_oracle", "return -(", "return ("),
     ("no gradient", "gradient", "(log_probs * mask)", "(log_probs.detach() * mask)"),
     ("its gradient's sign", "gradient", "return " + LOSS,
@@ -157,7 +163,25 @@ SELF_CRITICAL: list[Slip] = [
     ("a mean over words", "equals_oracle", ".sum(-1)).mean()", ".mean(-1)).mean()"),
 ]  # fmt: skip
 
+NOT_REORDERED = """def beam_search(next_log_probs, start, end, beam_size, max_length, num_return):
+    beams, read = [((start,), 0.0)], [()]
+    for _ in range(max_length - 1):
+        grown = []
+        for (tokens, total), cache in zip(beams, read):
+            if len(tokens) > 1 and tokens[-1] == end:
+                grown.append((tokens, total))
+                continue
+            log_p = next_log_probs((*cache[: len(tokens) - 1], tokens[-1]))
+            grown += [((*tokens, k), total + p) for k, p in enumerate(log_p) if p > -np.inf]
+        read = [(*cache, tokens[-1]) for (tokens, _), cache in zip(beams, read)]
+        beams = sorted(grown, key=lambda beam: -beam[1])[:beam_size]
+        read += read[:1] * (len(beams) - len(read))
+    best = sorted(beams, key=lambda beam: -beam[1] / len(beam[0]))[:num_return]
+    return [(tokens, total / len(tokens)) for tokens, total in best]"""
 BEAM: list[Slip] = [
+    ("forgets all words but the last", "equals_oracle", "next_log_probs(tokens)",
+     "next_log_probs((start,) * (len(tokens) - 1) + tokens[-1:])"),
+    ("caches that are not reordered", "equals_oracle", "", NOT_REORDERED),
     ("hypotheses compete by their score", "distinct", "key=lambda beam: -beam[1])[:beam_size]",
      "key=lambda beam: -beam[1] / len(beam[0]))[:beam_size]"),
     ("ties go to the higher token", "ties", "key=lambda beam: -beam[1])[:beam_size]",

@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.operators.objectives import UNLIKELY, draw_log_probs
+from benchmarks.verify.operators.objectives import FINITE, UNLIKELY, draw_log_probs
 from benchmarks.verify.operators.operator import Operator
 from benchmarks.verify.operators.recurrent import GATES, ZEROS, channels, gates, steepen
 from reference import auto_reconstructor, objectives
@@ -18,7 +18,8 @@ SUM = "The sum is over t = 2 ... T: each state but the last is reconstructed fro
 def _states(draw: Draw) -> tuple[Array, dict[str, Array]]:
     """Hidden states and the auto-reconstructor's parameters."""
     d, d_own = channels(draw), draw.size("d_own", 4, large=(40, 130))
-    H = draw.array(draw.size("T", 5, large=(17, 33, 40)), d)
+    large = draw.regime == "huge" and draw.flag("large_H")
+    H = (4096 if large else 1) * draw.array(draw.size("T", 5, large=(17, 33, 40, 144, 200)), d)
     parameters = gates(draw, d_own, d, "lstm.") | draw.linear("fc", d, d_own)
     steepen(draw, parameters["lstm.weight"][:, :d])
     return H, parameters
@@ -29,7 +30,7 @@ def _joint(draw: Draw) -> Case:
     V = draw.size("V", 5, large=(130, 10000), least=2)
     tokens = draw.random.integers(0, V, len(H) + 1)
     log_probs = draw_log_probs(draw, len(H), V)
-    return log_probs, tokens, H, parameters, draw.choose("lambda", (0.5, 0.0, 0.005))
+    return log_probs, tokens, H, parameters, draw.size("lambda_", 64, least=0) / 16
 
 
 def _modes(draw: Draw) -> Case:
@@ -93,8 +94,8 @@ OPERATORS = (
         joint_loss,
         _joint,
         {"arnet": (5, 6, 7, 8, 9)},
-        conventions=(GATES, ZEROS, SUM, "Both terms are sums over the caption, not means."),
-        special={"no_weight": ({"lambda": 0.0}, "lambda is 0"), **UNLIKELY},
+        conventions=(GATES, ZEROS, SUM, "Both terms are sums over the caption, not means.", FINITE),
+        special={"no_weight": ({"lambda_": 0}, "lambda is 0"), **UNLIKELY},
         regimes=("huge",),
         by=("log_probs", "H", "parameters"),
         sizes=({"T": 40, "V": 10000},),

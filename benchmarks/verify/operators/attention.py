@@ -14,6 +14,11 @@ from benchmarks.verify.operators.operator import ALL, MIXED, Operator, Property
 from reference import attention
 from reference.primitives import Parameters
 
+WEIGHTS = (
+    "Weights of a softmax add up to 1 within the rounding of 1: exp(s - logsumexp(s)) in float32 "
+    "does not, since it has the rounding of logsumexp(s)."
+)
+
 
 def parameters(draw: Draw, d: int, aoa: bool = False, prefix: str = "") -> dict[str, Array]:
     """Parameters of multi-head attention, or of Attention on Attention."""
@@ -70,6 +75,7 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
             "Head i has the channels from i d/num_heads on; its scores are divided by "
             "sqrt(d/num_heads).",
             "A causal mask is aligned with the first key, also where M and N differ.",
+            WEIGHTS,
         ),
         special={
             "one_token": ({"M": 1, "N": 1}, "a single query and key"),

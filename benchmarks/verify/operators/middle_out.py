@@ -8,8 +8,9 @@ import numpy as np
 
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw, Pins
+from benchmarks.verify.operators.attention import WEIGHTS
 from benchmarks.verify.operators.operator import Operator
-from benchmarks.verify.operators.recurrent import GATES, gates
+from benchmarks.verify.operators.recurrent import GATES, gates, memory_cell
 from reference import denoising, metrics, middle_out
 from reference.middle_out import SelfAttention
 from reference.primitives import Integers, Parameters
@@ -68,13 +69,13 @@ def _steps(draw: Draw) -> Case:
     weights = [W for name, W in parameters.items() if name in ("W_a", "W_d", "W_h")]
     _large_scores(draw, [memory, outputs, states], weights)
     e = outputs[draw.random.integers(written + 1)].copy()
-    return draw.array(d), draw.array(d), e, memory, outputs, states, parameters, kind
+    return draw.array(d), memory_cell(draw, d), e, memory, outputs, states, parameters, kind
 
 
 def _captions(draw: Draw) -> Case:
     (d, d_c, d_e), kind = _sizes(draw), draw.choose("kind", middle_out.SELF_ATTENTIONS)
     V = draw.size("V", 5, large=(130,), least=2)
-    left, right = (draw.size(side, 4, large=(17, 20), least=0) for side in ("left", "right"))
+    left, right = (draw.size(side, 4, large=(17, 40), least=0) for side in ("left", "right"))
     words = [draw.random.integers(0, V, n) for n in (left, right)]
     memory = draw.inputs(draw.size("n", 4, large=(33, 144)), d_c)
     parameters = {"embedding.weight": draw.array(V, d_e)}
@@ -155,6 +156,7 @@ OPERATORS = (
         middle_out.weighted_sum,
         _attentions,
         {"middle_out": (2, 3, 4)},
+        conventions=(WEIGHTS,),
         special={"one_row": ({"n": 1}, "a single row")},
         regimes=("zeros", "huge", "large_scores"),
         by=("h", "rows", "W"),
@@ -173,7 +175,13 @@ OPERATORS = (
         middle_out_step,
         _steps,
         {"middle_out": (1, 2, 3, 4, 5, 6, 7)},
-        conventions=(GATES, SCORE, ORDER, "h~_1 is zero: there are no states before the first."),
+        conventions=(
+            GATES,
+            WEIGHTS,
+            SCORE,
+            ORDER,
+            "h~_1 is zero: there are no states before the first.",
+        ),
         special={**KINDS, "first_step": ({"written": 0}, "the first step, without states")},
         regimes=("huge", "large_scores"),
         by=("h", "c", "e", "memory", "outputs", "states", "parameters"),
@@ -188,7 +196,7 @@ OPERATORS = (
         middle_out_captioner,
         _captions,
         {"middle_out": (1, 2, 3, 4, 5, 6, 7)},
-        conventions=(GATES, SCORE, ORDER, TURNS, READS),
+        conventions=(GATES, WEIGHTS, SCORE, ORDER, TURNS, READS),
         special={
             **KINDS,
             "left_to_right": ({"left": 0}, "no left half"),
@@ -207,7 +215,7 @@ OPERATORS = (
         middle_out_loss,
         _captions,
         {"middle_out": (7,)},
-        conventions=(GATES, SCORE, ORDER, TURNS, READS),
+        conventions=(GATES, WEIGHTS, SCORE, ORDER, TURNS, READS),
         regimes=("huge", "large_scores"),
         by=("memory", "h", "c", "parameters"),
     ),

@@ -20,6 +20,8 @@ def draw_log_probs(draw: Draw, *shape: int) -> Array:
     return -factor * draw.random.integers(1, 64, shape) / 16
 
 
+FINITE = "log_probs are finite."
+
 UNLIKELY: Mapping[str, tuple[Pins, str]] = {
     "unlikely_words": ({"unlikely": True}, "words whose probability underflows")
 }
@@ -63,8 +65,10 @@ def _self_criticals(draw: Draw) -> Case:
     B, K = draw.size("B", 3, large=(9, 48)), draw.size("K", 4, large=(9, 33), least=2)
     T = draw.size("T", 4, large=(40,))
     log_probs = draw_log_probs(draw, B, K, T)
-    mask = np.arange(T) < draw.random.integers(1, T + 1, (B, K, 1))
-    rewards = draw.random.integers(0, 161, (B, K)) / 16  # 0 to 10, as of CIDEr-D
+    mask = np.arange(T) < draw.random.integers(0, T + 1, (B, K, 1))
+    if draw.flag("holes"):
+        mask = draw.random.permuted(mask, axis=2)
+    rewards = draw.random.integers(-160, 161, (B, K)) / 16  # CIDEr-D is up to 10
     return log_probs, mask, rewards, draw.choose("baseline", ("leave_one_out", "printed"))
 
 
@@ -95,6 +99,7 @@ OPERATORS = (
         neural_image_caption.sentence_log_probability,
         _sentences,
         {"lstm_readonly": (2,)},
+        conventions=(FINITE,),
         special=UNLIKELY,
         by=("log_probs",),
         sizes=LONG,
@@ -108,6 +113,7 @@ OPERATORS = (
         objectives.negative_log_likelihood,
         _after_start,
         {"arnet": (8,), "lstm_readonly": (15,)},
+        conventions=(FINITE,),
         special=UNLIKELY,
         by=("log_probs",),
         sizes=LONG,
@@ -121,7 +127,10 @@ OPERATORS = (
         cross_entropy,
         _cross_entropies,
         {"expansionnet_v1": (13,), "expansionnet_v2": (13,)},
-        conventions=("The smoothed target is 1 - e on the word and e / (V - 1) on each other.",),
+        conventions=(
+            "The smoothed target is 1 - e on the word and e / (V - 1) on each other.",
+            FINITE,
+        ),
         special={
             "unsmoothed": (
                 {"padding": False, "label_smoothing": 0.0},
@@ -145,7 +154,8 @@ OPERATORS = (
         {"expansionnet_v1": (14, 15), "expansionnet_v2": (14,)},
         conventions=(
             "The gradient is by log_probs; rewards are constants.",
-            "log_probs are finite where mask is False too: a product with mask may hide them.",
+            "A sample's words are anywhere in its mask; a sample without words has a loss of 0.",
+            f"{FINITE[:-1]}, where mask is False too: a product with mask may hide them.",
         ),
         special={
             "leave_one_out": ({"baseline": "leave_one_out"}, "the baseline over K - 1"),

@@ -33,6 +33,9 @@ TWICE = "two calls on the same arguments before one backward pass give twice the
 
 SOME = "with gradients required for every other array only, those are correct"
 
+EXTREME = ("huge", "large_scores")
+"""Regimes in which exponentials overflow."""
+
 PADDING = (0.0, 1000.0, np.nan, np.inf)
 """Values in padded rows."""
 
@@ -174,6 +177,12 @@ class Operator:
             mixed = replace(once, pins=MIXED)
             yield replace(mixed, name="gradient_used_twice", meaning=TWICE, settings=twice)
             yield replace(mixed, name="gradient_of_some", meaning=SOME, settings=some)
+            for name in EXTREME:
+                if name not in self.regimes:
+                    continue
+                words = f"the gradient is finite, and correct: {REGIMES[name]}"
+                check, pins = properties.gradient_in_regime, {"regime": name}
+                yield Property(f"gradient_{name}", check, words, pins, (GRADIENT,), by, "no")
             low, check = {**by, "dtype": "float32"}, properties.gradient_float32
             needs = (GRADIENT,)
             yield Property("gradient_float32", check, needs=needs, settings=low, large="one")
@@ -194,7 +203,7 @@ class Operator:
         needs = (BATCHES,)
         yield Property("padded_batch", compare, alone, full, needs, large="no")
         for name in self.regimes:
-            if name not in ("huge", "large_scores"):
+            if name not in EXTREME:
                 continue
             one = self._regime(name, f"{alone}: {REGIMES[name]}")
             pins = {**full, **one.pins}

@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
+from benchmarks.verify.operators.attention import WEIGHTS
 from benchmarks.verify.operators.operator import Operator
 from reference import attention, neural_image_caption, recurrent
 from reference.primitives import Integers, Mask, Parameters, select
@@ -36,7 +37,13 @@ def channels(draw: Draw) -> int:
 
 
 def _steps(draw: Draw) -> int:
-    return draw.size("T", 5, large=(17, 33, 40))
+    return draw.size("T", 5, large=(17, 33, 40, 144, 200))
+
+
+def memory_cell(draw: Draw, d: int) -> Array:
+    """The memory cell before; in the regime "huge" also in the thousands, as after many steps."""
+    large = draw.regime == "huge" and draw.flag("large_c")
+    return draw.array(d) * (4096 if large else 1)
 
 
 def _sequence(draw: Draw, d: int) -> tuple[Array, dict[str, Array]]:
@@ -46,7 +53,7 @@ def _sequence(draw: Draw, d: int) -> tuple[Array, dict[str, Array]]:
 
 def _cells(draw: Draw) -> Case:
     d, d_x = channels(draw), draw.size("d_x", 4, large=(40, 130))
-    return draw.inputs(d_x), draw.array(d), draw.array(d), gates(draw, d, d_x)
+    return draw.inputs(d_x), draw.array(d), memory_cell(draw, d), gates(draw, d, d_x)
 
 
 def _sequences(draw: Draw) -> Case:
@@ -82,12 +89,12 @@ def steepen(draw: Draw, weight: Array) -> None:
 def _zoneouts(draw: Draw) -> Case:
     d = channels(draw)
     X, parameters = _sequence(draw, d)
-    z_h, z_c = draw.random.integers(1, 16, (2, len(X), d)) / 16
+    z_h, z_c = draw.random.integers(0, 17, (2, len(X), d)) / 16
     return X, parameters, z_h, z_c
 
 
 def _dropouts(draw: Draw) -> Case:
-    d, p = channels(draw), draw.choose("p", (0.5, 0.25, 0.0))
+    d, p = channels(draw), draw.size("p", 63, least=0) / 64
     X, parameters = _sequence(draw, d)
     keep = draw.random.random((len(X), d)) >= p
     return X, parameters, keep, p, draw.choose("dropped", ("state", "update"))
@@ -105,8 +112,8 @@ def _matrices(draw: Draw, d: int, d_x: int, names: str) -> dict[str, Array]:
 
 def _read_only_cells(draw: Draw) -> Case:
     d = channels(draw)
-    x, m, c, read = (draw.array(d) for _ in range(4))
-    return x, m, c, read, _matrices(draw, d, d, "ifocr")
+    x, m, read = (draw.array(d) for _ in range(3))
+    return x, m, memory_cell(draw, d), read, _matrices(draw, d, d, "ifocr")
 
 
 def _read_only_parameters(draw: Draw) -> tuple[int, dict[str, Array], str]:
@@ -163,6 +170,7 @@ def attentive_lstm(X: Array, s: Array, parameters: Parameters) -> Array:
 def zoneout(X: Array, parameters: Parameters, z_h: Array, z_c: Array) -> Array:
     """The oracle's LSTM with zoneout after each step."""
     state, outputs = _zeros(parameters), []
+    z_h, z_c = (np.asarray(z).clip(0, 1) for z in (z_h, z_c))  # perturbed, 1 is more
     for x, h_share, c_share in zip(X, z_h, z_c, strict=True):
         state = recurrent.zoneout(state, recurrent.lstm(x, state, parameters), c_share, h_share)
         outputs.append(state.h)
@@ -252,7 +260,12 @@ OPERATORS = (
         attentive_lstm,
         _attentive,
         {"arnet": (3, 4)},
-        conventions=(GATES, ZEROS, "The score of s_i is w^T tanh(W_s s_i + W_h h_{t-1} + b)."),
+        conventions=(
+            GATES,
+            ZEROS,
+            WEIGHTS,
+            "The score of s_i is w^T tanh(W_s s_i + W_h h_{t-1} + b).",
+        ),
         special={
             "one_step": ({"T": 1}, "a single step"),
             "one_vector": ({"n": 1}, "a single local information vector"),

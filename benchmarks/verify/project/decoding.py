@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs
+from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs, after
 from torch_impl.decoding import search
 from torch_impl.decoding.beams import Hypothesis
 from torch_impl.decoding.grid_beam import grid_beam_search as search_the_grid
@@ -36,20 +37,26 @@ class _Table(nn.Module):
     def decode(
         self, tokens: Tensor, memory: Tensor, memory_lengths: Tensor | None = None
     ) -> Tensor:
-        rows = tokens % self.table.shape[1]
-        return self.table[torch.arange(tokens.shape[1], device=tokens.device), rows]
+        numbers = torch.stack([*accumulate(tokens.unbind(1), after, initial=0 * tokens[:, 0])], 1)
+        steps = torch.arange(tokens.shape[1], device=tokens.device)
+        return self.table[steps, numbers[:, 1:] % self.table.shape[1]]
 
 
 class _Cached(_Table):
     """The same model, decoding step by step; it is also its own cache."""
 
+    is_stochastic = False
+
     def init_cache(self, *_: Any) -> _Cached:
-        self.words = 0
+        self.words, self.numbers = 0, torch.zeros((), dtype=torch.int64)
         return self
 
     def step(self, tokens: Tensor) -> Tensor:
-        self.words += 1
-        return self.table[self.words - 1, tokens % self.table.shape[1]]
+        self.words, self.numbers = self.words + 1, after(self.numbers, tokens)
+        return self.table[self.words - 1, self.numbers % self.table.shape[1]]
+
+    def reorder(self, beams: Tensor) -> None:
+        self.numbers = self.numbers.gather(1, beams)
 
 
 class _Halves:
@@ -75,16 +82,17 @@ class _Halves:
         side = self.turn % 2
         self.turn += 1
         if attend_mask is None:
-            self.last = tokens.expand(2, *tokens.shape).clone()
+            self.numbers = after(0, tokens).expand(2, *tokens.shape).clone()
             self.words = torch.zeros_like(tokens)
         else:
-            self.last[1 - side] = tokens.where(attend_mask, self.last[1 - side])
+            before = self.numbers[1 - side]
+            self.numbers[1 - side] = after(before, tokens).where(attend_mask, before)
             self.words = self.words + attend_mask
-        y = (self.last[side] + 2 * self.last[1 - side]) % self.table.shape[-2]
-        return self.table[side, self.words, y]
+        number = after(self.numbers[side], self.numbers[1 - side])
+        return self.table[side, self.words, number % self.table.shape[-2]]
 
     def reorder(self, beams: Tensor) -> None:
-        self.last = self.last.gather(2, beams.expand(2, *beams.shape))
+        self.numbers = self.numbers.gather(2, beams.expand(2, *beams.shape))
         self.words = self.words.gather(1, beams)
 
 
@@ -132,7 +140,7 @@ def beam_search(
     model: NextLogProbs, start: int, end: int, beam: int, length: int, num: int, *, device: str
 ) -> Found:
     """``torch_impl.decoding.beam_search``."""
-    table = _Table(model, start, end, length, device)
+    table: Any = _Cached(model, start, end, length, device)
     options: Any = {"beam_size": beam, "max_length": length, "num_return": num}
     return _plain(search.beam_search(table, table.image, **options)[0])
 
@@ -149,7 +157,7 @@ def grid_beam_search(
     device: str,
 ) -> Found:
     """``torch_impl.decoding.grid_beam.grid_beam_search``."""
-    table = _Table(model, start, end, length, device)
+    table: Any = _Cached(model, start, end, length, device)
     options: Any = {"beam_size": beam, "max_length": length, "num_return": num}
     return _plain(search_the_grid(table, table.image, words=[word], **options)[0])
 
