@@ -26,8 +26,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = frozenset({"reference", "torch_impl", "benchmarks", "tests"})
 WITHOUT_EFFECT = (
-    *("benchmarks.cli", "benchmarks.errors", "benchmarks.files", "benchmarks.kinds"),
-    *("benchmarks.reachable", "benchmarks.records", "benchmarks.run_folder", "benchmarks.workers"),
+    *("benchmarks.children", "benchmarks.cli", "benchmarks.errors", "benchmarks.files"),
+    *("benchmarks.kinds", "benchmarks.reachable", "benchmarks.records", "benchmarks.run_folder"),
+    "benchmarks.workers",
     *("torch_impl.checkpoints.checkpoint", "torch_impl.common.files"),
     *("benchmarks.report.build", "benchmarks.report.document", "benchmarks.report.evidence"),
     *("benchmarks.report.html", "benchmarks.report.markdown", "benchmarks.report.pictures"),

@@ -6,11 +6,9 @@ top may import ``torch_impl``, so that the revision's is imported first.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -21,8 +19,6 @@ from typing import Any
 from benchmarks.perf.clock import clocks
 
 ROOT = Path(__file__).resolve().parents[3]
-_PARENT_DEATH_SIGNAL = 1
-"""PR_SET_PDEATHSIG of Linux's prctl."""
 CLOCKS = {"cpu": time.process_time, "wall": time.perf_counter}
 
 
@@ -143,7 +139,6 @@ def serve(connection: Connection, start: Callable[[], Any]) -> None:
     A response is (True, the value) or (False, the exception's name and first line).
     """
     worker, response = None, (True, ("", ""))
-    _end_with_parent()
     try:
         worker = start()
     except Exception as error:
@@ -158,12 +153,6 @@ def serve(connection: Connection, start: Callable[[], Any]) -> None:
                 connection.send((False, _said(error)))
     except (EOFError, BrokenPipeError):
         return
-
-
-def _end_with_parent() -> None:
-    """On Linux, end this process with its parent, even if a revision hangs."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def _said(error: Exception) -> tuple[str, str]:

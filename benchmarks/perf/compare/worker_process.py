@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from typing import Any
 
+from benchmarks import children
 from benchmarks.perf.compare.checkout import Tree
 from benchmarks.records import ROOT
 
@@ -39,7 +40,7 @@ class WorkerProcess:
         # its stderr, to be quoted if it dies
         self.said = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
         arguments = [str(other.fileno()), str(tree.folder), device, str(threads)]
-        self.process = subprocess.Popen(
+        self.process = children.Popen(
             [sys.executable, *WORKER, *arguments],
             pass_fds=[other.fileno()],
             stdin=subprocess.DEVNULL,
