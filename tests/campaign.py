@@ -44,6 +44,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from benchmarks.__main__ import main as captionbench
+from benchmarks.children import end_with_parent
 from benchmarks.cli.main import module_of
 from benchmarks.cli.terminal import grid
 from benchmarks.records import ROOT
@@ -198,7 +199,10 @@ class Campaign:
     ) -> subprocess.Popen:
         """The command in a process group of its own, whose files may have ``limit`` bytes."""
 
+        parent = os.getpid()
+
         def begin() -> None:
+            end_with_parent(parent)
             os.setsid()
             if limit is not None:
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that writing fails instead

@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import records
+from benchmarks.children import end_with_parent
 from benchmarks.cli.main import COMMANDS, module_of, parser_for
 from tests.campaign import TRAIN, Campaign
 
@@ -291,7 +292,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     random.Random(arguments.seed).shuffle(every)
     every = every[: arguments.cases]
     ends: Counter[str] = Counter()
-    with ProcessPoolExecutor(arguments.processes, get_context("spawn")) as pool:
+    workers = arguments.processes, get_context("spawn"), end_with_parent, (os.getpid(),)
+    with ProcessPoolExecutor(*workers) as pool:
         for case, end, why in pool.map(_case, every):
             ends[end] += 1
             if arguments.log:
