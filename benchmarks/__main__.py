@@ -29,6 +29,8 @@ def main() -> int:
 
         # the result is printed: ignore interrupts while the interpreter shuts down
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # after Ctrl-C in another `exec`, as of a dataclass, Python would exit by the signal
+        exec("")
 
 
 if __name__ == "__main__":

@@ -283,6 +283,20 @@ def test_ctrl_c_in_a_finaliser_is_not_lost():
     assert done.stderr == "captionbench: interrupted\n"
 
 
+def test_ctrl_c_in_generated_code_has_the_same_exit_code(tmp_path):
+    """As of a dataclass that is being defined; only where Python runs a module."""
+    (tmp_path / "generated.py").write_text(
+        "import sys\nfrom benchmarks.__main__ import main\nfrom benchmarks.cli import equations\n"
+        f"equations.run = lambda _: exec('raise KeyboardInterrupt')\n{EQUATIONS}"
+    )
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[1])])
+    words = [sys.executable, "-m", "generated"]
+    done = subprocess.run(
+        words, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (130, "captionbench: interrupted\n")
+
+
 def test_ctrl_c_while_the_interpreter_ends_changes_nothing():
     done = run_process(
         "import atexit, sys\n"
