@@ -270,8 +270,10 @@ def test_a_word_that_no_caption_can_begin_with_is_named(checkpoint, tmp_path, ca
     folder, _ = checkpoint
     command = ["caption", "--scenes", "12,2,4", "--checkpoint", str(folder), "--max-length", "8"]
     command += ["--out", str(tmp_path / "captions.json")]
-    assert main([*command, "--middle-word", "flying"]) == 2
-    assert "middle word 'flying': not in the vocabulary of" in capsys.readouterr().err
+    for word, read in (("flying", "flying"), ("%s", "s")):
+        assert main([*command, "--middle-word", word]) == 2
+        said = f"error: --middle-word {word}: middle word '{read}': not in the vocabulary of"
+        assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
     with pytest.raises(InputError, match="a middle word for a model that begins on the left"):
         model = sequence_to_sequence(6, 2, d_embedding=2, hidden_size=4)

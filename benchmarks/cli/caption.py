@@ -123,6 +123,7 @@ def _caption_pictures(arguments: argparse.Namespace) -> int:
         seeing = load(places, backbone)
     if arguments.weights == "float16":
         seeing = replace(seeing, captioner=captioners.halved(seeing.captioner))
+    _middle_word(seeing.vocabulary, arguments.middle_word)
     results = []
     for result in caption_pictures(
         arguments.pictures,
@@ -148,6 +149,14 @@ def _caption_pictures(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _middle_word(vocabulary: object, word: str | None) -> int | None:
+    """The token id of the word; an error names the option, and the word as it was typed."""
+    try:
+        return captioners.middle_word(vocabulary, word)
+    except InputError as error:
+        raise InputError(f"--middle-word {word}: {error}") from None
+
+
 def _caption_split(arguments: argparse.Namespace) -> int:
     if not (arguments.scenes or arguments.karpathy):
         raise InputError("nothing to caption, expected pictures, --scenes or --karpathy")
@@ -165,7 +174,7 @@ def _caption_split(arguments: argparse.Namespace) -> int:
         arguments.beam_size,
         arguments.batch_size,
         max_length=arguments.max_length,
-        middle=captioners.middle_word(vocabulary, arguments.middle_word),
+        middle=_middle_word(vocabulary, arguments.middle_word),
         progress=True,
     )
     results = [{"image_id": i, "caption": text} for i, text in captions.items()]
