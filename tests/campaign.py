@@ -204,6 +204,8 @@ class Campaign:
         def begin() -> None:
             end_with_parent(parent)
             os.setsid()
+            # which a shell's background job, as this process may be, ignores
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             if limit is not None:
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that writing fails instead
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -379,8 +381,6 @@ def _run_here(words: Sequence[str]) -> NoReturn:
     """The command in this fork, in the place of a new interpreter."""
     os.closerange(3, 256)  # by one of them the parent learns that the command has begun
     sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", 1)
-    # which a shell's background job, as this process may be, ignores
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv, code = ["captionbench", *words], 1
     try:
         code = captionbench()
