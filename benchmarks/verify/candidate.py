@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.errors import InputError
-from benchmarks.verify.cases import Place
+from benchmarks.verify.cases import Place, each_once
 from benchmarks.verify.frameworks import (
     FRAMEWORKS,
     NotAnArrayError,
@@ -111,24 +111,41 @@ class BaseCandidate:
         places: Sequence[Place],
         *,
         uses: int = 1,
+        layout: str = "plain",
+        then: Sequence[Any] | None = None,
         keyword: str = "",
-    ) -> list[Any]:
+    ) -> tuple[list[Any], Any]:
         """Gradients of the sum of ``weights * output`` with respect to each of ``places``.
 
-        With ``uses=2`` the function is called twice on the same arguments before one backward pass.
+        With ``uses=2`` the function is called twice on the same arguments before one backward pass;
+        with ``then`` it is called on these arguments, too, before the backward pass.
+
+        Returns:
+            The gradients and the output.
 
         Raises:
             CandidateError: the function raised, or its output is not differentiable.
         """
-        return self._gradient(list(arguments), weights, list(places), uses, keyword)
+        also = None if then is None else list(then)
+        of = list(arguments), weights, list(places), keyword, uses, layout, also
+        *gradients, output = self._gradient(*of)
+        return gradients, output
 
     def _call(self, case: list[Any], layout: str, keyword: str, reuse: bool) -> Any:
         """One call; with ``reuse`` the last call's objects are refilled with ``case``."""
         raise NotImplementedError
 
     def _gradient(
-        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, keyword: str
+        self,
+        arguments: list[Any],
+        weights: Any,
+        places: list[Place],
+        keyword: str,
+        uses: int,
+        layout: str,
+        then: list[Any] | None,
     ) -> list[Any]:
+        """The gradients, then the output."""
         raise NotImplementedError
 
 
@@ -169,12 +186,14 @@ class Candidate(BaseCandidate):
     def _call(self, case: list[Any], layout: str, keyword: str, reuse: bool) -> Any:
         # NaN shows a candidate that keeps its last result or arguments for the next call
         self._poison([self._returned, *self._given])
-        self._returned = None
+        last = None if reuse else self._returned
         if reuse:
             self._refill(self._given, case)
         else:
-            self._given = [from_numpy(self._arrays, value, layout, self._copies) for value in case]
+            self._given = self._converted(case, layout)
         self._returned, changed = self._run(self._watched, keyword)
+        if self._share_memory(self._returned, last):
+            raise CandidateError("returned the memory of its last result again", "state")
         self.result_framework = framework_of(self._returned)
         if hasattr(self.function, "_torchdynamo_orig_callable"):
             self.result_framework = "torch"  # torch.compile returns NumPy's arrays for NumPy's
@@ -195,20 +214,44 @@ class Candidate(BaseCandidate):
         changed = [name for name, now in self._settings().items() if now != before[name]]
         return returned, ", ".join(changed)
 
+    def _converted(self, case: Sequence[Any], layout: str = "plain") -> list[Any]:
+        def convert(value: Any) -> Any:
+            return from_numpy(self._arrays, value, layout, self._copies)
+
+        return each_once(convert, case)
+
+    def _share_memory(self, one: Any, other: Any) -> bool:
+        """Whether an array of a result is in the memory of one of another result."""
+        if isinstance(one, Mapping):
+            return any(self._share_memory(value, other) for value in one.values())
+        if isinstance(one, (list, tuple)):
+            return any(self._share_memory(value, other) for value in one)
+        if isinstance(other, (Mapping, list, tuple)):
+            return self._share_memory(other, one)
+        return self._arrays.share_memory(one, other)
+
     def _gradient(
-        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, keyword: str
+        self,
+        arguments: list[Any],
+        weights: Any,
+        places: list[Place],
+        keyword: str,
+        uses: int,
+        layout: str,
+        then: list[Any] | None,
     ) -> list[Any]:
-        given = [from_numpy(self._arrays, value, copy=self._copies) for value in arguments]
-        return self._backward(given, keyword, places, weights, uses)
+        given = self._converted(arguments, layout)
+        also = None if then is None else self._converted(then, layout)
+        return self._backward(given, keyword, places, weights, uses, layout, also)
 
     def _backward(
-        self, given: list[Any], keyword: str, places: Sequence[Place], weights: Any, uses: int
+        self, given: list[Any], keyword: str, places: Sequence[Place], weights: Any, *how: Any
     ) -> list[Any]:
         def loss(*case: Any) -> Any:
             return self.invoke(case, keyword)
 
-        gradients: list[Any] = self._run(self._arrays.gradient, loss, given, places, weights, uses)
-        return gradients
+        found: list[Any] = self._run(self._arrays.gradient, loss, given, places, weights, *how)
+        return found
 
     def prepare(
         self, arguments: Sequence[Any], keyword: str, places: Sequence[Place] = (), weights: Any = 0
@@ -221,7 +264,7 @@ class Candidate(BaseCandidate):
         """Call the function, or with places its gradient; returns NumPy arrays."""
         given, keyword, places, weights = self.prepared
         if places:
-            self.answer = self._backward(given, keyword, places, weights, 1)
+            self.answer = self._backward(given, keyword, places, weights)[:-1]
         else:
             self.answer = self._run(to_numpy, self._arrays, self._run(self.invoke, given, keyword))
         return self.answer

@@ -55,6 +55,12 @@ class HalvesLogProbs:
         return row
 
 
+def each_once(function: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
+    """The function of each value; of an object that stands twice, the same object twice."""
+    found = {id(value): function(value) for value in values}
+    return [found[id(value)] for value in values]
+
+
 def float_arrays(case: Sequence[Any]) -> list[Place]:
     """The places of the floating point arrays of a case."""
     places: list[Place] = []

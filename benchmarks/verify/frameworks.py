@@ -1,7 +1,8 @@
 """Convert NumPy arrays to a candidate's framework (NumPy, PyTorch or JAX) and back.
 
-``layout`` is the memory layout: "plain" (contiguous), "strided" (every second entry of a larger
-array) or "broadcast" (one row repeated with stride zero, if all rows are equal).
+``layout`` is the memory layout: "plain" (contiguous), "broadcast" (one row repeated with stride
+zero, if all rows are equal), or one of ``NON_CONTIGUOUS``: "strided" (every second entry of a
+larger array), "columns" (the first entries of each row of a larger array) or "transposed".
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import numpy as np
 
 from benchmarks.errors import InputError
 from benchmarks.verify.cases import Place, get, replaced
+
+NON_CONTIGUOUS = ("strided", "columns", "transposed")
 
 
 class NotAnArrayError(TypeError):
@@ -41,8 +44,12 @@ class NumPy:
         """Convert a NumPy array, also a 16-bit one; without ``copy`` only if needed."""
         if layout == "broadcast":
             return np.broadcast_to(array[_one_row(array)].copy(), array.shape)
-        if layout == "strided" and array.ndim:
-            given = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)[..., ::2]
+        if layout in NON_CONTIGUOUS and array.ndim:
+            if layout == "transposed":
+                return array.swapaxes(-1, -2).copy().swapaxes(-1, -2) if array.ndim > 1 else array
+            *rows, d = array.shape
+            given = np.zeros((*rows, 2 * d), array.dtype)
+            given = given[..., ::2] if layout == "strided" else given[..., :d]
             given[...] = array
             return given
         return np.array(array) if copy else array
@@ -63,10 +70,26 @@ class NumPy:
         given[...] = array
 
     def gradient(
-        self, loss: Function, case: Sequence[Any], places: Sequence[Place], weights: Any, uses: int
+        self,
+        loss: Function,
+        case: Sequence[Any],
+        places: Sequence[Place],
+        weights: Any,
+        uses: int = 1,
+        layout: str = "plain",
+        then: Sequence[Any] | None = None,
     ) -> list[Any]:
-        """Gradients of the sum of ``weights * output`` over ``uses`` calls, for each place."""
+        """Gradients of the sum of ``weights * output`` over ``uses`` calls, for each place.
+
+        The output follows them. ``layout`` is that of the gradient by the output; ``then`` are the
+        arguments of a call before the backward pass.
+        """
         raise NotImplementedError
+
+    def share_memory(self, one: Any, other: Any) -> bool:
+        """Whether two results are in the same memory."""
+        arrays = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
+        return arrays and bool(np.may_share_memory(one, other))
 
 
 class Torch(NumPy):
@@ -93,9 +116,14 @@ class Torch(NumPy):
             tensor = torch.from_numpy(array)
         if layout == "broadcast":
             return tensor[_one_row(array)].clone().to(self.device).expand(tensor.shape)
-        if layout == "strided" and tensor.ndim:
-            return torch.stack([tensor, tensor], -1).to(self.device).flatten(-2)[..., ::2]
-        return tensor.to(self.device)
+        tensor = tensor.to(self.device)
+        if layout in NON_CONTIGUOUS and tensor.ndim:
+            if layout == "strided":
+                return torch.stack([tensor, tensor], -1).flatten(-2)[..., ::2]
+            if layout == "columns":
+                return torch.cat([tensor, tensor], -1)[..., : tensor.shape[-1]]
+            return tensor.mT.contiguous().mT if tensor.ndim > 1 else tensor
+        return tensor
 
     def to_numpy(self, value: Any) -> Any:
         torch = self.torch
@@ -115,19 +143,40 @@ class Torch(NumPy):
         given.data.copy_(self.from_numpy(array))  # also changes its views
 
     def gradient(
-        self, loss: Function, case: Sequence[Any], places: Sequence[Place], weights: Any, uses: int
+        self,
+        loss: Function,
+        case: Sequence[Any],
+        places: Sequence[Place],
+        weights: Any,
+        uses: int = 1,
+        layout: str = "plain",
+        then: Sequence[Any] | None = None,
     ) -> list[Any]:
         for place in places:
             get(case, place).requires_grad_()
-        total = 0.0
-        for _ in range(uses):
-            output = loss(*case)
-            self.to_numpy(output)  # raises if it is not a tensor
-            total = total + (output * self.from_numpy(weights).to(output)).sum()
-        if getattr(total, "requires_grad", False):  # False for a constant, as of an empty caption
-            total.backward()  # type: ignore[attr-defined]
+        outputs = [loss(*case) for _ in range(uses)]
+        output, *_ = (self.to_numpy(one) for one in outputs)  # raises if one is not a tensor
+        if then is not None:
+            for place in places:
+                get(then, place).requires_grad_()
+            loss(*then)
+        upstream = self.from_numpy(np.asarray(weights, output.dtype), layout)
+        before = upstream.clone()
+        # not a constant, as of an empty caption
+        outputs = [one for one in outputs if one.requires_grad]
+        if outputs:
+            self.torch.autograd.backward(outputs, [upstream] * len(outputs))
+        if not self.torch.equal(upstream, before):
+            raise ValueError("the backward pass changed the gradient by the output in place")
         found = [(get(case, place), get(case, place).grad) for place in places]
-        return [np.zeros(x.shape) if dx is None else self.to_numpy(dx) for x, dx in found]
+        gradients = [np.zeros(x.shape) if dx is None else self.to_numpy(dx) for x, dx in found]
+        return [*gradients, output]
+
+    def share_memory(self, one: Any, other: Any) -> bool:
+        if not (self.torch.is_tensor(one) and self.torch.is_tensor(other)):
+            return super().share_memory(one, other)
+        first, second = (x.untyped_storage().data_ptr() for x in (one, other))
+        return first == second != 0
 
 
 class Jax(NumPy):
@@ -151,18 +200,27 @@ class Jax(NumPy):
         raise NotImplementedError
 
     def gradient(
-        self, loss: Function, case: Sequence[Any], places: Sequence[Place], weights: Any, uses: int
+        self,
+        loss: Function,
+        case: Sequence[Any],
+        places: Sequence[Place],
+        weights: Any,
+        uses: int = 1,
+        layout: str = "plain",
+        then: Sequence[Any] | None = None,
     ) -> list[Any]:
         def total(arrays: Sequence[Any]) -> Any:
             moved = replaced(case, dict(zip(places, arrays, strict=True)))
-            return sum((loss(*moved) * weights).sum() for _ in range(uses))
+            outputs = [loss(*moved) for _ in range(uses)]
+            return sum((output * weights).sum() for output in outputs), outputs[0]
 
-        gradient, at = self.jax.grad(total), [get(case, place) for place in places]
+        gradient = self.jax.grad(total, has_aux=True)
+        at = [get(case, place) for place in places]
         try:  # one program takes a fifth of the time of compiling each operation
-            found = self.jax.jit(gradient)(at)
+            found, output = self.jax.jit(gradient)(at)
         except Exception:  # for example, a function that branches on values
-            found = gradient(at)
-        return [self.to_numpy(gradient) for gradient in found]
+            found, output = gradient(at)
+        return [self.to_numpy(gradient) for gradient in (*found, output)]
 
 
 FRAMEWORKS: dict[str, Callable[[str], NumPy]] = {

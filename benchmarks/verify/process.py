@@ -195,11 +195,11 @@ class Isolated(BaseCandidate):
         return result
 
     def _gradient(
-        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, keyword: str
+        self, arguments: list[Any], weights: Any, places: list[Place], keyword: str, *how: Any
     ) -> list[Any]:
-        found = self._ask("_gradient", (arguments, weights, places, uses, keyword))
+        found = self._ask("_gradient", (arguments, weights, places, keyword, *how))
         self._assert_unchanged(arguments, keyword)
-        if not isinstance(found, list) or len(found) != len(places):
+        if not isinstance(found, list) or len(found) != len(places) + 1:
             raise CandidateError("sent an invalid response to the test process", "protocol")
         return found
 

@@ -18,12 +18,14 @@ from benchmarks.verify.cases import (
     Case,
     Place,
     dtype_of,
+    each_once,
     float_arrays,
     get,
     mapped,
     replaced,
     rounded,
 )
+from benchmarks.verify.frameworks import NON_CONTIGUOUS
 from benchmarks.verify.tolerances import (
     DIFFERENCES,
     FLOAT32_GRADIENT,
@@ -75,7 +77,15 @@ def gated(candidate: BaseCandidate, oracle: Function, case: Case, *, of: Sequenc
 
 def strided(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Non-contiguous arrays give the same result."""
-    assert_equals_oracle(candidate(*case, layout="strided"), oracle, case, limit)
+    for layout in NON_CONTIGUOUS:
+        assert_equals_oracle(candidate(*case, layout=layout), oracle, case, limit)
+
+
+def same_array(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
+    """One array for the first two arguments gives the same result as two equal ones."""
+    X, _, *rest = case
+    case = X, X, *rest
+    assert_equals_oracle(candidate(*case), oracle, case, limit)
 
 
 def broadcast(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
@@ -119,22 +129,76 @@ def gradient(
     *,
     by: Sequence[int],
     uses: int = 1,
-    every: int = 1,
 ) -> None:
-    """The gradient equals central differences of the oracle."""
+    """The gradient equals central differences of the oracle, and the output the oracle's."""
     dtype, exact = dtype_of(case), rounded(case, "float64")
-    expected = uses * differences(oracle, exact, by, every)
-    found = derivative(candidate, oracle, case, by, uses, every)
+    expected = uses * differences(oracle, exact, by)
+    found, output = derivative(candidate, oracle, case, by, uses)
     # in float32, a derivative whose terms cancel has the rounding errors of these terms
     least = 0.0 if dtype == "float64" else scale(oracle(*exact))
     assert_derivative([found, least], [expected, least], "gradient", dtype)
+    assert_derivative(output, oracle(*exact), "output with a gradient", dtype)
+
+
+def gradient_of_some(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
+) -> None:
+    """With gradients required for some arrays only, those are the same."""
+    places = [place for place in float_arrays(case) if place[0] in by]
+    for some in (places[:1], places[1:], places[::2], places[1::2]):
+        assert_same_gradient(candidate, oracle, case, places, some)
+
+
+def gradient_strided(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
+) -> None:
+    """Non-contiguous arrays and a non-contiguous gradient by the output give the same gradient."""
+    places = [place for place in float_arrays(case) if place[0] in by]
+    for layout in NON_CONTIGUOUS:
+        assert_same_gradient(candidate, oracle, case, places, places, layout=layout)
+
+
+def gradient_after_other(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
+) -> None:
+    """A call with other arguments before the backward pass does not change the gradient."""
+    places = [place for place in float_arrays(case) if place[0] in by]
+    assert_same_gradient(candidate, oracle, case, places, places, then=reversed_arrays(case))
+
+
+def assert_same_gradient(
+    candidate: BaseCandidate,
+    oracle: Function,
+    case: Case,
+    places: Sequence[Place],
+    some: Sequence[Place],
+    **how: Any,
+) -> None:
+    """Assert that the gradients by ``some`` of ``places``, computed as said, equal those by all.
+
+    Raises:
+        UndecidedError: a kink of ReLU is too near.
+    """
+    weights = direction(np.shape(oracle(*case)))
+    whole, _ = candidate.gradient(case, weights, places)
+    part, _ = candidate.gradient(case, weights, some, **how)
+    found = dict(zip(some, part, strict=True))
+    of_all = dict(zip(places, whole, strict=True))
+    expected, actual = (
+        np.concatenate([of[place].ravel() for place in places]) for of in (of_all, of_all | found)
+    )
+    try:
+        assert_derivative(actual, expected, "gradient", dtype_of(case))
+    except OutOfToleranceError:
+        differences(oracle, rounded(case, "float64"), [place for place, _ in places])
+        raise
 
 
 def gradient_in_regime(
     candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
 ) -> None:
     """The gradient is finite, and equals central differences where these are accurate."""
-    found = derivative(candidate, oracle, case, by)
+    found, _ = derivative(candidate, oracle, case, by)
     assert np.isfinite(found), "the gradient is not finite"
     with suppress(UndecidedError):
         assert_derivative(found, differences(oracle, case, by), "gradient")
@@ -150,7 +214,7 @@ def gradient_float32(
     output = oracle(*exact)
     weights = direction(np.shape(output))
     found, expected = (
-        np.concatenate([array.ravel() for array in candidate.gradient(of, weights, places)])
+        np.concatenate([array.ravel() for array in candidate.gradient(of, weights, places)[0]])
         for of in (low, exact)
     )
     if np.abs(expected).max(initial=0.0) < FLOAT32_GRADIENT * scale(output):
@@ -274,10 +338,12 @@ class Batched(BaseCandidate):
         return self._valid(self.candidate._call(case, layout, self.padding, reuse), case[-1])
 
     def _gradient(
-        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, _: str
+        self, arguments: list[Any], weights: Any, places: list[Place], _: str, *how: Any
     ) -> list[Any]:
         weights = self._valid(weights, arguments[-1])
-        return self.candidate._gradient(arguments, weights, places, uses, self.padding)
+        of = arguments, weights, places, self.padding, *how
+        *gradients, output = self.candidate._gradient(*of)
+        return [*gradients, self._valid(output, arguments[-1])]
 
     def _valid(self, result: Any, padding: Array) -> Any:
         result = np.asarray(result)
@@ -325,7 +391,7 @@ class BatchOfOne(BaseCandidate):
         self.candidate, self.sequences, self.padding = candidate, sequences, padding
 
     def _batch(self, case: Sequence[Any]) -> list[Any]:
-        batch = [array[None] for array in case[: self.sequences]]
+        batch = each_once(lambda array: array[None], case[: self.sequences])
         valid = all_valid(self.padding, 1, batch[-1].shape[1])
         return [*batch, *case[self.sequences :], valid]
 
@@ -333,11 +399,21 @@ class BatchOfOne(BaseCandidate):
         return _first(self.candidate._call(self._batch(case), layout, self.padding, reuse))
 
     def _gradient(
-        self, arguments: list[Any], weights: Any, places: list[Place], uses: int, _: str
+        self,
+        arguments: list[Any],
+        weights: Any,
+        places: list[Place],
+        _: str,
+        uses: int,
+        layout: str,
+        then: list[Any] | None,
     ) -> list[Any]:
-        of = self._batch(arguments), weights[None], places, uses, self.padding
-        found = zip(places, self.candidate._gradient(*of), strict=True)
-        return [array[0] if i < self.sequences else array for (i, _), array in found]
+        also = None if then is None else self._batch(then)
+        of = self._batch(arguments), weights[None], places, self.padding, uses, layout, also
+        *gradients, output = self.candidate._gradient(*of)
+        found = zip(places, gradients, strict=True)
+        single = [array[0] if i < self.sequences else array for (i, _), array in found]
+        return [*single, _first(output)]
 
 
 def _first(result: Any) -> Any:
@@ -354,16 +430,16 @@ def direction(shape: tuple[int, ...], phase: int = 0) -> Array:
     return np.cos(1.0 + phase + np.arange(np.prod(shape, dtype=int))).reshape(shape)
 
 
-def differences(oracle: Function, case: Case, by: Sequence[int], every: int = 1) -> float:
+def differences(oracle: Function, case: Case, by: Sequence[int]) -> float:
     """The directional derivative of the weighted sum of outputs, by central differences.
 
-    All arrays of the arguments ``by`` (with ``every=2`` each second one) move at once, each along
-    its own direction, so that an error in any of their gradients shows.
+    All arrays of the arguments ``by`` move at once, each along its own direction, so that an error
+    in any of their gradients shows.
 
     Raises:
         UndecidedError: a kink of ReLU is too near.
     """
-    along = _directions(case, by, every)
+    along = _directions(case, by)
     output, sums = oracle(*case), list[float]()
     weights = direction(np.shape(output))
 
@@ -394,18 +470,16 @@ def derivative(
     case: Case,
     by: Sequence[int],
     uses: int = 1,
-    every: int = 1,
-) -> float:
-    """The derivative of ``differences``, by the gradient of the candidate's framework."""
-    along = _directions(case, by, every)
+) -> tuple[float, Any]:
+    """The derivative of ``differences``, by the candidate's gradient, and its output."""
+    along = _directions(case, by)
     weights = direction(np.shape(oracle(*case)))
-    found = candidate.gradient(case, weights, list(along), uses=uses)
-    return float(sum((x * to).sum() for x, to in zip(found, along.values(), strict=True)))
+    found, output = candidate.gradient(case, weights, list(along), uses=uses)
+    slope = sum((x * to).sum() for x, to in zip(found, along.values(), strict=True))
+    return float(slope), output
 
 
-def _directions(case: Case, by: Sequence[int], every: int = 1) -> dict[Place, Array]:
+def _directions(case: Case, by: Sequence[int]) -> dict[Place, Array]:
     """The directions of the moving arrays, see ``differences``."""
     places = [place for place in float_arrays(case) if place[0] in by]
-    return {
-        place: direction(get(case, place).shape, i) for i, place in [*enumerate(places)][::every]
-    }
+    return {place: direction(get(case, place).shape, i) for i, place in enumerate(places)}

@@ -173,7 +173,7 @@ def draws(
     most = {name: max(values) for name, values in sorted(sizes.items())}
     tiled = {name: TILED for name in most if most[name] > TILED and name != "B"}
     few = {name: min(most[name], TILED) for name in most.keys() - tiled.keys()}
-    together = [pins for pins in (tiled, few) if pins]
+    together: list[Pins] = [pins for pins in (tiled, few) if pins]
     if only_large:
         each = sorted((value, name) for name, values in sizes.items() for value in values)
         one_large = [{**_kinds(name, small), name: value} for value, name in each]
@@ -193,6 +193,8 @@ def draws(
         name = [*most][int(seeds.integers(len(most)))]
         having = next(one for one in small if name in one.chosen)
         together.append({**having.chosen, name: most[name]})
+    if prop.large == "one":
+        together += operator.sizes
     yield from (draw({**pins, **of}) for of in together)
 
 

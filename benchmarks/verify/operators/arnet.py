@@ -83,6 +83,7 @@ OPERATORS = (
         sequences=1,
         rows=False,
         holes=None,
+        sizes=({"T": 20, "d": 512, "d_own": 130},),
     ),
     Operator(
         "arnet_joint_loss",
@@ -98,7 +99,7 @@ OPERATORS = (
         special={"no_weight": ({"lambda_": 0}, "lambda is 0"), **UNLIKELY},
         regimes=("huge",),
         by=("log_probs", "H", "parameters"),
-        sizes=({"T": 40, "V": 10000},),
+        sizes=({"T": 40, "V": 10000}, {"T": 20, "d": 512}),
     ),
     Operator(
         "mean_centroid_distance",

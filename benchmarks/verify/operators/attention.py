@@ -85,6 +85,7 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
         extra_properties=(
             Property("causality", properties.causal_keys, pins={"causal": True}),
             Property("broadcast", properties.broadcast, pins=MIXED),
+            Property("same_array", properties.same_array, pins=MIXED),
         ),
         by=("X", "Y", "parameters"),
         sequences=2,

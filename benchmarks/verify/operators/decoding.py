@@ -19,6 +19,7 @@ Found = list[tuple[list[int], float]]
 
 ENDS = "Tokens come with start, and end where reached."
 LOWEST = "Of equal words the lowest token is taken."
+DIFFER = "start and end differ; num_return is at most beam_size."
 PER_TOKEN = "The score is the sum over the number of tokens, start included."
 TIES = (
     "Ties go to the earlier hypothesis, then to the lower token; words of probability zero are "
@@ -34,6 +35,10 @@ SPECIAL: Mapping[str, tuple[Pins, str]] = {
     "distinct": ({"log_probs": "distinct"}, "distinct sums"),
     "impossible_words": ({"log_probs": "impossible"}, "words of probability zero"),
     "ties": ({"log_probs": "ties"}, "equal sums"),
+    "early_end": (
+        {"log_probs": "early_end", "num_return": 1, "beam_size": (3, 5, 8), "max_length": 12},
+        "one hypothesis asked for, the likeliest of which ends early",
+    ),
     "unlikely_words": ({"log_probs": "unlikely"}, "words whose probability underflows"),
 }
 LARGE: tuple[Pins, ...] = (
@@ -58,6 +63,9 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
     if numbers == "ties":
         return -draw.random.integers(1, 4, shape) / 2 - rare
     table = -draw.random.integers(1, 2**22, shape) / 2**20 - rare
+    if numbers == "early_end":
+        table[..., end] /= 4
+        return table
     if numbers == "unlikely":
         return 256 * table
     if numbers == "impossible":
@@ -244,6 +252,7 @@ OPERATORS = (
         "tokens. max_length counts the start token.",
         beam_search,
         _beam_searches,
+        DIFFER,
         "A finished hypothesis stays in the beam with its sum unchanged.",
         f"Hypotheses compete by their sum. {TIES}",
         f"{PER_TOKEN[:-1]}; best score first.",

@@ -22,8 +22,8 @@ SMOOTHED = (
 CLOSEST = "The brevity penalty takes the reference of the closest length, the shorter of two."
 BIGRAMS = "The length in the penalty counts bigrams, as the published scorer does."
 
-WORDS = ["".join(letters) for n in range(1, 7) for letters in product("ab", repeat=n)]
-"""Words with common prefixes, the shortest first."""
+WORDS = ["".join(letters) for n in range(1, 6) for letters in product("abA", repeat=n)]
+"""Words with common prefixes, which differ in capitals too, the shortest first."""
 
 
 def _caption(draw: Draw, vocabulary: Sequence[str], least: int, most: int) -> list[str]:

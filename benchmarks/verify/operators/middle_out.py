@@ -163,6 +163,7 @@ OPERATORS = (
         sequences=2,
         rows=False,
         empty=False,
+        sizes=({"n": 144, "d": 130, "d_c": 130},),
     ),
     Operator(
         "middle_out_step",
@@ -186,7 +187,7 @@ OPERATORS = (
         regimes=("huge", "large_scores"),
         by=("h", "c", "e", "memory", "outputs", "states", "parameters"),
         gates=("c",),
-        sizes=({"kind": "dual", "written": 40},),
+        sizes=({"kind": "dual", "written": 40, "d": 130, "d_c": 130},),
     ),
     Operator(
         "middle_out_captioner",
@@ -204,7 +205,7 @@ OPERATORS = (
         },
         regimes=("huge", "large_scores"),
         by=("memory", "h", "c", "parameters"),
-        sizes=({"kind": "dual", "left": 20, "right": 20},),
+        sizes=({"kind": "dual", "left": 20, "right": 20, "d": 130, "d_c": 130},),
     ),
     Operator(
         "middle_out_loss",
@@ -218,6 +219,7 @@ OPERATORS = (
         conventions=(GATES, WEIGHTS, SCORE, ORDER, TURNS, READS),
         regimes=("huge", "large_scores"),
         by=("memory", "h", "c", "parameters"),
+        sizes=({"kind": "dual", "left": 20, "right": 20, "d": 130, "d_c": 130},),
     ),
     Operator(
         "symmetric_sequence",

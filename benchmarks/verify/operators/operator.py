@@ -31,8 +31,6 @@ LOW = "in low precision the error is at most twice the literal form's, plus 2 ro
 
 TWICE = "two calls on the same arguments before one backward pass give twice the derivatives"
 
-SOME = "with gradients required for every other array only, those are correct"
-
 EXTREME = ("huge", "large_scores")
 """Regimes in which exponentials overflow."""
 
@@ -173,10 +171,11 @@ class Operator:
         if self.by:
             once = Property("gradient", properties.gradient, needs=(GRADIENT,), settings=by)
             yield replace(once, large="one")
-            twice, some = ({**by, name: 2} for name in ("uses", "every"))
-            mixed = replace(once, pins=MIXED)
+            twice, mixed = {**by, "uses": 2}, replace(once, pins=MIXED)
             yield replace(mixed, name="gradient_used_twice", meaning=TWICE, settings=twice)
-            yield replace(mixed, name="gradient_of_some", meaning=SOME, settings=some)
+            for name in ("gradient_of_some", "gradient_strided", "gradient_after_other"):
+                check = getattr(properties, name)
+                yield Property(name, check, "", MIXED, (GRADIENT,), by, "no")
             for name in EXTREME:
                 if name not in self.regimes:
                     continue
@@ -209,8 +208,12 @@ class Operator:
             pins = {**full, **one.pins}
             yield replace(one, name=f"padded_{name}", pins=pins, needs=needs, large="no")
         if self.holes is not None:
-            pins = {**full, **self.holes, **MIXED, "holes": True}
-            yield Property("holes", compare, f"{alone}: valid rows anywhere", pins, (HOLES,))
+            anywhere = f"{alone}: valid rows anywhere, also between NaN and Inf"
+            pins = {"empty": False, "padding": PADDING, **self.holes, **MIXED, "holes": True}
+            yield Property("holes", compare, anywhere, pins, (HOLES,))
+            if self.by:
+                words, many = "the gradient of a batch with valid rows anywhere", (GRADIENT, HOLES)
+                yield Property("holes_gradient", properties.gradient, words, pins, many, by)
         content = "values in padded rows, including NaN and Inf, are ignored"
         pins = {"empty": False, "padding": PADDING[1:], **MIXED}
         yield Property("padding_content", compare, content, pins, needs)

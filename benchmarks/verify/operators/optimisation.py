@@ -32,7 +32,14 @@ def _radams(draw: Draw) -> Case:
     n, T = draw.size("n", 4, large=(130, 1000)), draw.size("T", 10, large=(40, 100))
     betas = draw.choose("beta_1", (0.9, 0.5)), draw.choose("beta_2", (0.98, 0.75, 0.999))
     rates = draw.random.integers(0, 8, T) / 64
-    return draw.array(n), draw.inputs(T, n), rates, *betas, 1e-9, draw.flag("published")
+    return (
+        draw.array(n),
+        draw.inputs(T, n),
+        rates,
+        *betas,
+        draw.choose("epsilon", (1e-9, 2.0**-10)),
+        draw.flag("published"),
+    )
 
 
 def _schedules(draw: Draw) -> Case:

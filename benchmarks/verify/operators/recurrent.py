@@ -248,7 +248,7 @@ OPERATORS = (
         by=("X", "parameters"),
         sequences=1,
         gates=(),
-        sizes=({"T": 20, "d": 512, "d_x": 512},),
+        sizes=({"T": 20, "d": 512, "d_x": 512}, {"T": 40, "d": 512}),
     ),
     Operator(
         "attentive_lstm",
@@ -276,6 +276,7 @@ OPERATORS = (
         sequences=2,
         rows=False,
         empty=False,
+        sizes=({"T": 20, "d": 512, "n": 144},),
     ),
     Operator(
         "zoneout",
@@ -294,6 +295,7 @@ OPERATORS = (
         regimes=("huge",),
         by=("X", "parameters"),
         gates=(),
+        sizes=({"T": 40, "d": 512},),
     ),
     Operator(
         "recurrent_dropout",
@@ -311,6 +313,7 @@ OPERATORS = (
         regimes=("huge",),
         by=("X", "parameters"),
         gates=(),
+        sizes=({"T": 40, "d": 512},),
     ),
     Operator(
         "read_only_lstm_cell",
@@ -349,6 +352,7 @@ OPERATORS = (
         sequences=1,
         holes=None,
         gates=("X",),
+        sizes=({"T": 40, "d": 512},),
     ),
     Operator(
         "read_only_captioner",
@@ -367,5 +371,6 @@ OPERATORS = (
         ),
         regimes=("huge", "large_scores"),
         by=("features", "parameters"),
+        sizes=({"T": 20, "d": 512, "V": 10_000, "reading": "image"},),
     ),
 )

@@ -124,7 +124,7 @@ def _captioners(draw: Draw) -> Case:
     encoder, decoder = mixer(draw, "encoder", False), mixer(draw, "decoder", True)
     reductions = tuple(draw.choose(f"{side}_reduction", REDUCTIONS) for side in ("first", "second"))
     num_heads, d = attention.heads(draw, 2)
-    d_ff, layers = _hidden(draw), draw.size("layers", 2)
+    d_ff, layers = _hidden(draw), draw.size("layers", 2, large=(3,))
     V = draw.size("V", 5, large=(10000,), least=2)
     d_feature = draw.size("d_feature", 3, large=(130,))
     L, T = draw.size("L", 4, large=(33, 144)), draw.size("T", 4, large=(20, 40))
@@ -204,6 +204,7 @@ OPERATORS = (
         regimes=("zeros", "huge"),
         by=("X", "parameters"),
         dtypes=ALL,
+        sizes=({"L": 144, "d": 512},),
     ),
     Operator(
         "feed_forward",
@@ -216,6 +217,7 @@ OPERATORS = (
         regimes=("zeros", "huge"),
         by=("X", "parameters"),
         dtypes=ALL,
+        sizes=({"L": 144, "d": 512, "d_ff": 2048},),
     ),
     _layer(decodes=False),
     _layer(decodes=True),
