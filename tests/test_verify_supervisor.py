@@ -1,9 +1,12 @@
 """A candidate that kills: the test ends with a verdict, and no process of the candidate's stays."""
 
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -93,3 +96,17 @@ def test_a_judge_that_is_killed_leaves_nothing(tmp_path):
             time.sleep(0.05)
         judge.send_signal(signal.SIGKILL)
     assert all_ended(pids)
+
+
+def test_a_judge_that_ends_before_the_answer_leaves_nothing_and_no_noise():
+    """Closing a socket with an unread answer resets it."""
+    ours, theirs = socket.socketpair()
+    words = [sys.executable, "-m", "benchmarks.verify.worker", str(theirs.fileno())]
+    with subprocess.Popen(words, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE) as server:
+        theirs.close()
+        connection, other = socket.socketpair()
+        with connection, other, tempfile.TemporaryFile() as output:
+            socket.send_fds(ours, [b"!"], [other.fileno(), output.fileno()])
+            assert select.select([ours], [], [], 60)[0]
+            ours.close()
+            assert (server.communicate(timeout=60)[1], server.returncode) == (b"", 0)

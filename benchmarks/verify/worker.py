@@ -43,7 +43,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # handled by the parent
     end_orphans()
     while True:
-        data, descriptors, _, _ = socket.recv_fds(control, 1, 2)
+        try:
+            data, descriptors, _, _ = socket.recv_fds(control, 1, 2)
+        except ConnectionResetError:  # the parent has exited before it read an answer
+            break
         if not data:
             break
         connection = socket.socket(fileno=descriptors[0])
