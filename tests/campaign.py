@@ -381,6 +381,7 @@ def _run_here(words: Sequence[str]) -> NoReturn:
     """The command in this fork, in the place of a new interpreter."""
     os.closerange(3, 256)  # by one of them the parent learns that the command has begun
     sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", 1)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as in a new interpreter
     sys.argv, code = ["captionbench", *words], 1
     try:
         code = captionbench()
