@@ -155,6 +155,7 @@ def test_a_candidate_that_breaks_is_a_finding_and_not_a_crash(tmp_path, body, sa
         (["--operator", "static_expand"], "did you mean static_expansion"),
         (["--framework", "torch"], "for a --candidate, which is missing"),
         (["--time-limit", "0"], "--time-limit 0: expected more than 0"),
+        (["--candidate", "x" * 300, "--operator", "bleu"], "expected package.module:callable"),
         (["--candidate", "nothing", "--operator", "bleu"], "expected package.module:callable"),
         (["--candidate", "no.py:f", "--operator", "bleu"], "no.py: no such file"),
         (["--candidate", "no_such:f", "--operator", "bleu"], "raised ModuleNotFoundError"),
