@@ -17,6 +17,7 @@ from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch, from_num
 from benchmarks.verify.operators import OPERATORS, Property
 from benchmarks.verify.properties import UndecidedError
 from benchmarks.verify.search import ATTEMPTS, Attempt, Failure, shrink
+from benchmarks.verify.shared import Shared
 from benchmarks.verify.tolerances import OutOfToleranceError
 from tests.support.strangers import failed, verdicts, written
 
@@ -232,3 +233,7 @@ def test_a_module_s_case_pastes_in_another_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(elsewhere)
     with pytest.raises(OutOfToleranceError):
         exec(compile(found.code, "<pasted>", "exec"), {})
+
+
+def test_arguments_whose_start_ctrl_c_interrupted_are_dropped_in_silence():
+    object.__new__(Shared).__del__()

@@ -36,7 +36,8 @@ class Shared:
         self.data = pickle.dumps((self._pickled, self._sizes))
 
     def __del__(self) -> None:
-        os.close(self.descriptor)
+        if hasattr(self, "descriptor"):  # else Ctrl-C came before it
+            os.close(self.descriptor)
 
     def holds(self, other: Shared) -> bool:
         """Whether its arrays currently have the original content of ``other``."""
