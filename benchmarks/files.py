@@ -122,9 +122,9 @@ def check_writable(path: Path) -> None:
         InputError: it is a folder, or it or its own folder cannot be written.
     """
     target = Path(os.path.realpath(path))
-    folder = next(parent for parent in target.parents if parent.exists())
     if target.is_dir():
         raise InputError(f"{path}: a folder, expected a file to write")
+    folder = next(parent for parent in target.parents if parent.exists())
     if target.exists() and not target.is_file():
         return
     if not (folder.is_dir() and os.access(folder, os.W_OK)):

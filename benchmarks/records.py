@@ -459,7 +459,14 @@ def read(path: Path) -> list[Record[Any]]:
 
 
 def load(*folders: Path) -> list[Record[Any]]:
-    """All records under the folders, oldest first."""
+    """All records under the folders, oldest first.
+
+    Raises:
+        InputError: a folder or a file cannot be read.
+    """
+    for folder in folders:
+        if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+            raise InputError(f"{folder}: cannot be read (Permission denied)")
     paths = [path for folder in folders for path in sorted(folder.glob("*.jsonl"))]
     return sorted((r for path in paths for r in read(path)), key=lambda r: r.time)
 

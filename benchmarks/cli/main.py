@@ -65,6 +65,8 @@ SIZES = ("batch_size", "d_model", "d_ff", "beam_size", "processes", "length", "n
 """Options that save memory when they are smaller."""
 WRITTEN = ("out", "plot", "overlay", "work")
 """Options whose paths are written; other paths are read."""
+OF_A_FOLDER = re.compile(r"(\.safetensors|\.npy|\.onnx|^(config|vocabulary|index|log)\.jsonl?)$")
+"""Names of files in folders of runs, features and exported models."""
 SEE_HELP = "(see captionbench --help)"
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,6 +103,7 @@ class _Parser(argparse.ArgumentParser):
         parsed, left = super().parse_known_args(args, namespace)
         for action in self._actions:
             _check_paths(action, getattr(parsed, action.dest, None))
+        _check_no_input_is_written(self._actions, parsed)
         return parsed, left
 
 
@@ -112,7 +115,7 @@ def _path(text: str) -> Path:
     except UnicodeEncodeError:
         raise argparse.ArgumentTypeError(f"{text}, expected a name in UTF-8") from None
     except OSError as error:
-        if not text or error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+        if not text or error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES):
             message = f"{text or '(empty)'}: {error.strerror}, expected a file or a folder"
             raise argparse.ArgumentTypeError(message) from None
     return Path(text)
@@ -134,6 +137,27 @@ def _check_paths(action: argparse.Action, value: Any) -> None:
             (check_folder if action.metavar == "DIR" else check_writable)(path)
         elif path.is_char_device() or path.is_block_device():
             raise InputError(f"{path}: a device, expected a file or a folder")
+
+
+def _check_no_input_is_written(actions: Iterable[argparse.Action], parsed: object) -> None:
+    """Check that no file that an option reads is one that another writes.
+
+    Raises:
+        InputError: one is, or is a file of a run or of features in a folder that is read.
+    """
+    of_paths = [action for action in actions if action.type is Path]
+    for action in of_paths:
+        output = getattr(parsed, action.dest, None)
+        if action.dest not in WRITTEN or output is None or not output.is_file():
+            continue
+        target = output.resolve()
+        for other in of_paths:
+            value = None if other.dest in WRITTEN else getattr(parsed, other.dest, None)
+            for path in value if isinstance(value, list) else [value]:
+                place = path and Path(path).resolve()
+                if place == target or (place == target.parent and OF_A_FOLDER.search(target.name)):
+                    name = other.option_strings[-1] if other.option_strings else other.dest
+                    raise InputError(f"{output}: {name} reads it, expected another file to write")
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
@@ -221,6 +245,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the reader of our output has ended (`| head`): not an error
         _drop_output()
         return 0
+    except PermissionError as error:
+        _say(f"error: {error.filename or error}: {error.strerror}, expected permission")
+        return EXIT_BAD_INPUT
     except Exception as error:
         line = _unimportable(error)
         if line is None and _is_out_of_memory(error):

@@ -85,7 +85,10 @@ class Photographs:
         self.require([name])
         source, member = self._places[name]
         if isinstance(source, Path):
-            return read_bytes(source / member, "a photograph"), source / member
+            path = source / member
+            if path.exists() and not path.is_file():  # perhaps without end
+                raise InputError(f"{path}: a pipe, a device or a folder, expected a photograph")
+            return read_bytes(path, "a photograph"), path
         where = Path(source.filename or "") / member
         try:
             return source.read(member), where

@@ -141,8 +141,13 @@ def _read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        with path.open("rb") as unreadable:
-            begins = unreadable.read(2)
+        try:
+            with path.open("rb") as unreadable:
+                begins = unreadable.read(2)
+        except OSError as why:
+            raise CheckpointError(
+                f"{path}: cannot be read ({why.strerror}), expected a checkpoint (.safetensors)"
+            ) from error
         if begins == b"PK" or begins[:1] == b"\x80":
             raise CheckpointError(
                 f"{path}: a PyTorch file, expected a checkpoint (.safetensors); one that the "

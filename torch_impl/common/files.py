@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -30,6 +31,8 @@ def atomic_replace(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     target.parent.mkdir(parents=True, exist_ok=True)
     partial, descriptor = _temporary(target)
     try:
+        if target.exists():
+            os.fchmod(descriptor, stat.S_IMODE(target.stat().st_mode))  # a private file stays so
         with os.fdopen(descriptor, mode, encoding=encoding) as file:
             yield file
             file.flush()
@@ -48,7 +51,7 @@ def _temporary(target: Path) -> tuple[Path, int]:
     """
     for number in count():
         path = target.with_name(f".{target.name}.{number}.partial")
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_open(path, descriptor):
