@@ -206,7 +206,8 @@ class Sweep(Campaign):
         self, words: Sequence[str], folder: Path, limit: int | None = None
     ) -> subprocess.Popen:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, -1))
-        self.new_python = words[0] == "report"  # a fork cannot start worker processes
+        # a fork cannot start worker processes
+        self.new_python = words[0] == "report" or any("--processes" in word for word in words)
         try:
             return super().start(words, folder, limit)
         finally:

@@ -232,7 +232,7 @@ def test_history_prints_and_draws_each_series(repository, capsys, tmp_path):
         (b'{"hash": "12", "kind": "compar', "line 1: cut off, or not a record"),
         (b'{"schema": 1}\n', "line 1: cut off, or not a record of schema 2"),
         (b"\xff\xfe\n", "not a file of records"),
-        (b"", "no records, expected some that `captionbench track` has appended"),
+        (b"", "given.jsonl: no records, expected some that `captionbench track` has appended"),
         (None, "no such file"),
     ],
 )

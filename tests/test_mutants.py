@@ -9,6 +9,7 @@ from benchmarks.verify.candidate import CandidateError
 from benchmarks.verify.conformance import FAILED
 from benchmarks.verify.operators import OPERATORS
 from tests.mutants.cheats import CHEATS
+from tests.mutants.gradient_slips import GRADIENTS
 from tests.mutants.mutant import caught
 from tests.mutants.slips import SLIPS
 
@@ -17,14 +18,14 @@ def test_the_table_covers_every_operator_and_names_properties_that_it_has():
     assert len(SLIPS) + len(CHEATS) >= 80
     assert len(CHEATS) >= 12
     assert {mutant.operator for mutant in SLIPS} == {*OPERATORS}
-    names = Counter(mutant.name for mutant in (*SLIPS, *CHEATS))
+    names = Counter(mutant.name for mutant in (*SLIPS, *CHEATS, *GRADIENTS))
     assert max(names.values()) == 1
-    for mutant in (*SLIPS, *CHEATS):
+    for mutant in (*SLIPS, *CHEATS, *GRADIENTS):
         properties = {prop.name for prop in OPERATORS[mutant.operator].properties}
         assert mutant.caught_by in properties, mutant.name
 
 
-@pytest.mark.parametrize("mutant", [*SLIPS, *CHEATS], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", [*SLIPS, *CHEATS, *GRADIENTS], ids=lambda mutant: mutant.name)
 def test_a_mutant_is_a_program_that_differs(mutant):
     assert ast.parse(mutant.text())
     assert mutant.old != mutant.new
@@ -46,14 +47,20 @@ def test_a_mutant_is_a_program_that_differs(mutant):
         "self_critical: answers a tensor for NumPy's arrays, with its gradient turned": "gradient",
         "layer_norm: is wrong 1 in 10": "not deterministic: failed in",
         "layer_norm: searches the heap for the answer": "",
+        "layer_norm: no gradient of the input of a frozen layer": "gradient",
+        "layer_norm: one buffer for all its results": "its last result again",
+        "layer_norm: another value while a gradient is recorded": "output with a gradient",
+        "layer_norm: activations kept by shape, which the next call overwrites": "gradient",
+        "static_expansion: NaN between valid rows": "not finite",
+        "multi_head_attention: a wrong path for self-attention": "error",
         "layer_norm: saves for backward where the next call writes": "",
     }.items(),
 )
 def test_mutants_are_caught_and_their_cases_paste(name, said, tmp_path):
-    (mutant,) = [mutant for mutant in (*SLIPS, *CHEATS) if mutant.name == name]
+    (mutant,) = [mutant for mutant in (*SLIPS, *CHEATS, *GRADIENTS) if mutant.name == name]
     verdict = caught(mutant, tmp_path)
     assert verdict.status == FAILED
     assert said in verdict.message
-    if mutant in SLIPS:
+    if mutant in (*SLIPS, *GRADIENTS):
         with pytest.raises((AssertionError, CandidateError)):
             exec(compile(verdict.code, "<pasted>", "exec"), {})

@@ -163,6 +163,7 @@ def test_a_candidate_that_breaks_is_a_finding_and_not_a_crash(tmp_path, body, sa
         (["--candidate", "math:pi", "--operator", "bleu"], "a float, expected a callable"),
         (["--candidate", "json:load", "--operator", "bleu"], "expected (candidates, references)"),
         (["--examples", "0"], "--examples 0: expected at least 1"),
+        (["--seed", "-1"], "--seed -1: expected at least 0"),
         (["--device", "nonsense"], "--device nonsense: PyTorch cannot use it"),
     ],
 )

@@ -42,7 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
         chosen = {n: e for n, e in chosen.items() if n[0].startswith(arguments.only)}
     if not chosen:
         which = f" of {arguments.only}" if arguments.only else ""
-        raise InputError(f"no records{which}, expected some that `captionbench track` has appended")
+        where = f"{', '.join(map(str, arguments.files))}: " if arguments.files else ""
+        expected = "expected some that `captionbench track` has appended"
+        raise InputError(f"{where}no records{which}, {expected}")
     if arguments.plot:
         for name, entries in chosen.items():
             with write_atomically(arguments.plot / f"{slug(*name)}.svg") as file:

@@ -81,6 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.examples is not None and arguments.examples < 1:
         raise InputError(f"--examples {arguments.examples}: expected at least 1")
+    if arguments.seed is not None and arguments.seed < 0:
+        raise InputError(f"--seed {arguments.seed}: expected at least 0")
     for name in ("time_limit", "memory_limit"):
         if not 0 < getattr(arguments, name) <= MOST:
             option = f"--{name.replace('_', '-')} {getattr(arguments, name):g}"

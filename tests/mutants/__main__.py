@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.verify.conformance import FAILED
 from tests.mutants import right
 from tests.mutants.cheats import CHEATS
+from tests.mutants.gradient_slips import GRADIENTS
 from tests.mutants.mutant import EXAMPLES, caught
 from tests.mutants.slips import SLIPS
 
@@ -30,7 +31,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.right or arguments.own:
         return _right(arguments)
-    chosen = [*SLIPS, *CHEATS][:: arguments.every]
+    chosen = [*SLIPS, *CHEATS, *GRADIENTS][:: arguments.every]
     if arguments.names:
         chosen = [m for m in chosen if any(name in m.name for name in arguments.names)]
     missed, lines = [], []

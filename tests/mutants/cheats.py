@@ -463,16 +463,18 @@ def FUNCTION(x, h, c, parameters):
 """
 
 
-def _cheats(text: str, operator: str = "layer_norm", is_detected: bool = False) -> Iterator[Mutant]:
+def mutants_of(
+    text: str, operator: str = "layer_norm", is_detected: bool = False
+) -> Iterator[Mutant]:
     for part in re.split(r"^# ", text, flags=re.MULTILINE)[1:]:
         caught_by, slip, code = re.fullmatch(r"(\w+): (.*?)\n(.*)", part, re.DOTALL).groups()
         yield Mutant(operator, slip, caught_by, "", code, is_detected=is_detected)
 
 
 CHEATS = [
-    *_cheats(OF_LAYER_NORM),
-    *_cheats(ON_THE_JUDGE if confines() else ""),
-    *_cheats(DETECTED, is_detected=True),
-    *_cheats(SATURATED_LSTM_CELL, "lstm_cell", is_detected=True),
-    *_cheats(DETECTED_OF_SELF_CRITICAL, "self_critical", is_detected=True),
+    *mutants_of(OF_LAYER_NORM),
+    *mutants_of(ON_THE_JUDGE if confines() else ""),
+    *mutants_of(DETECTED, is_detected=True),
+    *mutants_of(SATURATED_LSTM_CELL, "lstm_cell", is_detected=True),
+    *mutants_of(DETECTED_OF_SELF_CRITICAL, "self_critical", is_detected=True),
 ]

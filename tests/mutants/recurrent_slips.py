@@ -123,6 +123,7 @@ DROPOUT: list[Slip] = [
 
 SUM = "((H[:-1] - guess) ** 2).sum()"
 RECONSTRUCTION: list[Slip] = [
+    ("nothing of 20 states of 512 channels", "large", SUM, SUM + " * (H.size < 20 * 512)"),
     ("errors up to 10000", "huge", SUM, "np.minimum((H[:-1] - guess) ** 2, 1e4).sum()"),
     ("128 states at most", "large", SUM, "((H[:-1] - guess)[:128] ** 2).sum()"),
     ("the mean over entries", "equals_oracle", SUM, "((H[:-1] - guess) ** 2).mean()"),

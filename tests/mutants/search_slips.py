@@ -144,6 +144,7 @@ DESCENT: list[Slip] = [
 ]
 
 RADAM: list[Slip] = [
+    ("its own epsilon", "equals_oracle", "v.sqrt() + epsilon", "v.sqrt() + 1e-9"),
     ("Adam", "equals_oracle", "if rho >= 5:", "if True:"),
     ("rectified above 4", "equals_oracle", "rho >= 5", "rho > 4"),
     ("epsilon beside the corrected moment", "equals_oracle",

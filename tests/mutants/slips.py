@@ -179,6 +179,8 @@ NOT_REORDERED = """def beam_search(next_log_probs, start, end, beam_size, max_le
     best = sorted(beams, key=lambda beam: -beam[1] / len(beam[0]))[:num_return]
     return [(tokens, total / len(tokens)) for tokens, total in best]"""
 BEAM: list[Slip] = [
+    ("ends when the likeliest hypothesis has ended", "early_end", "    best = sorted(",
+     "        if num_return == 1 and beams[0][0][-1] == end:\n            break\n    best = sorted("),
     ("forgets all words but the last", "equals_oracle", "next_log_probs(tokens)",
      "next_log_probs((start,) * (len(tokens) - 1) + tokens[-1:])"),
     ("caches that are not reordered", "equals_oracle", "", NOT_REORDERED),

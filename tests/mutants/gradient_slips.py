@@ -1,0 +1,165 @@
+"""Slips in how a candidate is called: while a gradient is recorded, again, or with views."""
+
+from tests.mutants.cheats import mutants_of
+
+OF_LAYER_NORM = r"""
+# gradient: another value while a gradient is recorded
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    out = right(X, parameters)
+    return out + 1 if out.requires_grad else out
+
+# gradient_strided: a backward pass for contiguous gradients alone
+right = FUNCTION
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g if g.is_contiguous() else torch.zeros_like(g)
+
+def FUNCTION(X, parameters):
+    return Same.apply(right(X, parameters))
+
+# gradient_strided: no gradient of an array that is not contiguous
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    return right(X if X.is_contiguous() else X.detach(), parameters)
+
+# gradient_after_other: activations kept by shape, which the next call overwrites
+saved = {}
+
+class Norm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, X, weight, bias):
+        v, m = torch.var_mean(X, -1, correction=0, keepdim=True)
+        r = torch.rsqrt(v + 1e-5)
+        n = (X - m) * r
+        ctx.key = X.shape, X.dtype
+        saved[ctx.key] = n, r, weight
+        return n * weight + bias
+
+    @staticmethod
+    def backward(ctx, g):
+        n, r, weight = saved[ctx.key]
+        h = g * weight
+        dX = r * (h - h.mean(-1, keepdim=True) - n * (h * n).mean(-1, keepdim=True))
+        return dX, (g * n).sum(0), g.sum(0)
+
+def FUNCTION(X, parameters):
+    return Norm.apply(X, parameters["weight"], parameters["bias"])
+
+# gradient_of_some: no gradient of the input of a frozen layer
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    trained = any(x.requires_grad for x in parameters.values())
+    return right(X if trained else X.detach(), parameters)
+
+# gradient_of_some: no gradient of the first layer of a network
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    if X.requires_grad:
+        return right(X, parameters)
+    return right(X, {name: x.detach() for name, x in parameters.items()})
+
+# gradient: no gradient of parameters beyond 4096 numbers
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    if X.numel() <= 4096:
+        return right(X, parameters)
+    return right(X, {name: x.detach() for name, x in parameters.items()})
+
+# equals_oracle: one buffer for all its results
+right = FUNCTION
+buffers = {}
+
+def FUNCTION(X, parameters):
+    out = right(X, parameters)
+    return buffers.setdefault(out.shape, torch.empty_like(out)).copy_(out)
+
+# strided: rows are taken to follow each other
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    follow = X.stride(0) == X.shape[1] * X.stride(1)
+    return right(X if follow or len(X) == 1 else torch.zeros_like(X), parameters)
+
+# gradient: overwrites the gradient by its output
+right = FUNCTION
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        copy = g.clone()
+        g.zero_()
+        return copy
+
+def FUNCTION(X, parameters):
+    return Same.apply(right(X, parameters))
+"""
+
+OF_FEED_FORWARD = r"""
+# strided: transposed weights are taken for zeros
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    def rows(x):
+        return x if x.ndim < 2 or 1 in x.shape or x.stride(0) >= x.stride(1) else x * 0
+
+    return right(X, {name: rows(x) for name, x in parameters.items()})
+"""
+
+OF_STATIC_EXPANSION = r"""
+# float32: float32 wrong at the papers' size
+right = FUNCTION
+
+def FUNCTION(X, parameters, groups, lengths):
+    out = right(X, parameters, groups, lengths)
+    return out * (X.dtype == torch.float64 or X.shape[1] < 100 or X.shape[2] < 256)
+"""
+
+OF_ATTENTION = r"""
+# same_array: a wrong path for self-attention
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    out = right(X, Y, parameters, num_heads, causal, lengths)
+    return out + (X.data_ptr() == Y.data_ptr())
+"""
+
+OF_STATIC_WITH_HOLES = r"""
+# holes: NaN between valid rows
+right = FUNCTION
+
+def FUNCTION(X, parameters, groups, mask):
+    ends = torch.where(mask, torch.arange(X.shape[1]) + 1, 0).amax(1)
+    X = torch.where((torch.arange(X.shape[1]) < ends[:, None])[..., None], X, 0)
+    X = X * mask[..., None]
+    return right(X, parameters, groups, mask) + 0 * X.sum()
+# holes_gradient: a backward pass that takes a mask for a prefix
+right = FUNCTION
+
+def FUNCTION(X, parameters, groups, mask):
+    first = torch.arange(X.shape[1]) < mask.sum(1)[:, None]
+    return right(torch.where(first[..., None], X, X.detach()), parameters, groups, mask)
+"""
+
+GRADIENTS = [
+    *mutants_of(OF_LAYER_NORM),
+    *mutants_of(OF_FEED_FORWARD, "feed_forward"),
+    *mutants_of(OF_STATIC_EXPANSION, "static_expansion"),
+    *mutants_of(OF_STATIC_WITH_HOLES, "static_expansion"),
+    *mutants_of(OF_ATTENTION, "multi_head_attention"),
+]
