@@ -49,7 +49,8 @@ FILES = (
 )
 EXPECTED = (
     r"[Ee]xpected|must be|choose from|invalid \w+ value|not allowed with|required|goes with|"
-    r"needs|divisible by|not in the vocabulary|is missing|not a readable|not a record"
+    r"needs|divisible by|not in the vocabulary|is missing|not a readable|not a record|"
+    r"the model's is|cannot be written \("
 )
 CHECKING = ("claims", "compare", "counts", "predict", "record", "report", "track", "verify", "time")
 """Commands whose exit code is 1 where a check fails."""
