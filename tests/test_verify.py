@@ -293,10 +293,14 @@ def test_of_few_cases_of_a_gradient_and_of_float32_one_is_at_a_largest_size(name
     operator = OPERATORS[name]
     for prop in operator.properties:
         if prop.name in ("gradient", "float32", "gradient_float32"):
-            for last in draws(prop, operator, QUICK_EXAMPLES, seed=0):
-                operator.sample_case(last)
-            sizes = last.large.items()
-            assert any(last.chosen[size] == max(values) for size, values in sizes if values)
+            at_largest = False
+            for one in draws(prop, operator, QUICK_EXAMPLES, seed=0):
+                operator.sample_case(one)
+                sizes = one.large.items()
+                at_largest |= any(
+                    one.chosen[size] == max(values) for size, values in sizes if values
+                )
+            assert at_largest
 
 
 def test_the_operators_are_listed_with_their_signatures_and_conventions(capsys):

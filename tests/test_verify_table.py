@@ -106,17 +106,18 @@ def test_autograd_and_differences_agree_on_a_known_derivative():
     square = Candidate(lambda x: x * x, "torch")
     slopes = properties.differences(lambda x: x * x, case, by=(0,))
     tolerances.assert_derivative(slopes, expected, "square")
-    tolerances.assert_close(properties.derivative(square, np.square, case, (0,)), expected)
+    tolerances.assert_close(properties.derivative(square, np.square, case, (0,))[0], expected)
     with pytest.raises(properties.UndecidedError):
         properties.differences(lambda x: np.maximum(x, 0), (np.array([0.0, 1.0]),), by=(0,))
     flat = Candidate(lambda x: (x * 0) + 1, "torch")
-    assert properties.derivative(flat, np.ones_like, case, (0,)) == 0
+    assert properties.derivative(flat, np.ones_like, case, (0,))[0] == 0
 
 
 def test_candidates_that_ignore_an_argument_have_no_derivative_by_it():
     first = Candidate(lambda x, y: x, "torch")
     case = np.ones(2), np.ones(2)
-    both, second = (properties.derivative(first, lambda x, y: x, case, by) for by in ((0, 1), (1,)))
+    slopes = (properties.derivative(first, lambda x, y: x, case, by) for by in ((0, 1), (1,)))
+    (both, _), (second, _) = slopes
     assert both != 0
     assert second == 0
 
