@@ -340,7 +340,7 @@ def FUNCTION(X, parameters):
 
 # gradient: gives a gradient of its own making
 right = FUNCTION
-torch.Tensor.backward = lambda self, *a, **k: None
+torch.autograd.backward = lambda *a, **k: None
 
 def FUNCTION(X, parameters):
     return right(X, parameters)
