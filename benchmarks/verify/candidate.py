@@ -118,7 +118,8 @@ class BaseCandidate:
         """Gradients of the sum of ``weights * output`` with respect to each of ``places``.
 
         With ``uses=2`` the function is called twice on the same arguments before one backward pass;
-        with ``then`` it is called on these arguments, too, before the backward pass.
+        with ``then`` it is called on these arguments, too, before the backward pass. ``layout`` is
+        that of the arrays and of the upstream gradient.
 
         Returns:
             The gradients and the output.

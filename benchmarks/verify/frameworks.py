@@ -46,7 +46,8 @@ class NumPy:
             return np.broadcast_to(array[_one_row(array)].copy(), array.shape)
         if layout in NON_CONTIGUOUS and array.ndim:
             if layout == "transposed":
-                return array.swapaxes(-1, -2).copy().swapaxes(-1, -2) if array.ndim > 1 else array
+                axes = (-1, -2) if array.ndim > 1 else (0, 0)
+                return array.swapaxes(*axes).copy().swapaxes(*axes)
             *rows, d = array.shape
             given = np.zeros((*rows, 2 * d), array.dtype)
             given = given[..., ::2] if layout == "strided" else given[..., :d]
@@ -81,7 +82,7 @@ class NumPy:
     ) -> list[Any]:
         """Gradients of the sum of ``weights * output`` over ``uses`` calls, for each place.
 
-        The output follows them. ``layout`` is that of the gradient by the output; ``then`` are the
+        The output follows them. ``layout`` is that of the upstream gradient; ``then`` are the
         arguments of a call before the backward pass.
         """
         raise NotImplementedError
@@ -167,7 +168,7 @@ class Torch(NumPy):
         if outputs:
             self.torch.autograd.backward(outputs, [upstream] * len(outputs))
         if not self.torch.equal(upstream, before):
-            raise ValueError("the backward pass changed the gradient by the output in place")
+            raise ValueError("the backward pass changed the upstream gradient in place")
         found = [(get(case, place), get(case, place).grad) for place in places]
         gradients = [np.zeros(x.shape) if dx is None else self.to_numpy(dx) for x, dx in found]
         return [*gradients, output]

@@ -152,7 +152,7 @@ def gradient_of_some(
 def gradient_strided(
     candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
 ) -> None:
-    """Non-contiguous arrays and a non-contiguous gradient by the output give the same gradient."""
+    """Non-contiguous arrays and upstream gradients give the same gradient."""
     places = [place for place in float_arrays(case) if place[0] in by]
     for layout in NON_CONTIGUOUS:
         assert_same_gradient(candidate, oracle, case, places, places, layout=layout)

@@ -41,7 +41,7 @@ def _steps(draw: Draw) -> int:
 
 
 def memory_cell(draw: Draw, d: int) -> Array:
-    """The memory cell before; in the regime "huge" also in the thousands, as after many steps."""
+    """c_{t-1}: (d,); in the regime "huge" also in the thousands, as after many steps."""
     large = draw.regime == "huge" and draw.flag("large_c")
     return draw.array(d) * (4096 if large else 1)
 
