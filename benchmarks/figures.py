@@ -170,7 +170,7 @@ def against_targets(
     """
     devices = list(dict.fromkeys(name for _, found in rows.values() for name in found))
     shapes = dict(zip(devices, "osD^vP*", strict=False))
-    figure, axes = plt.subplots(figsize=(5.6, 0.21 * len(rows) + 0.6))
+    figure, axes = plt.subplots(figsize=(5.6, 0.195 * len(rows) + 0.55))
     axes.plot([of for of, _ in rows.values()], range(len(rows)), "|", color=FOREST["target"], ms=12)
     for place, (_, found) in enumerate(rows.values()):
         for name, (verdict, of) in found.items():

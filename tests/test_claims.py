@@ -237,7 +237,7 @@ def test_each_pair_is_of_the_form_that_has_converged(monkeypatch) -> None:
     assert judged(monkeypatch, both, made).reason.startswith("trained too briefly")
     found = judged(monkeypatch, both, made + long)
     assert found.verdict == NOT_SETTLED and found.effect == pytest.approx(7.0, **EFFECTS)
-    about = "1 of 2 comparisons from a converged training, the others trained too briefly"
+    about = "1 of 2 comparisons are converged, the others trained too briefly"
     assert found.reason.startswith(about)
     assert found.findings[1].outcome == SUPPORTED
     assert set(found.findings[1].records) == {r.key for r in long}

@@ -258,7 +258,7 @@ def _part(findings: Sequence[Finding]) -> str:
         return ""
     left = len(findings) - len(weak)
     why = " or ".join(dict.fromkeys(weak))
-    return f"{left} of {len(findings)} comparisons from a converged training, the others {why}"
+    return f"{left} of {len(findings)} comparisons are converged, the others {why}"
 
 
 def _all(outcomes: Sequence[Outcome]) -> Outcome:

@@ -130,7 +130,8 @@ def verdict(one: Verdict, made: Sequence[Record[Any]]) -> Cell:
     printed = "" if one.printed is None else f"printed {_number(one, one.printed, 2)}"
     numbers = ", ".join(filter(None, (interval, printed)))
     reason = (one.reason or _reason(one)).partition(" (")[0]
-    caveat = "; ".join(filter(None, (numbers, reason, one.part.partition(", ")[0])))
+    part = one.part.partition(", ")[0].replace(" comparisons are", "")
+    caveat = "; ".join(filter(None, (numbers, reason, part)))
     return Value(f"**{one.verdict}**{effect.format(one.unit)}", records, detail=caveat)
 
 

@@ -177,7 +177,7 @@ def _released(made: Sequence[Record[Any]]) -> list[list[Cell]]:
         paper, row = record.what.paper, record.what.row
         table = papers.load(paper).table(record.what.table)
         if column in record.values:
-            about = f"[{row}, released captions: CIDEr-D]({paper}.html#{_place(table)})"
+            about = f"[{row}, released: CIDEr-D]({paper}.html#{_place(table)})"
             said = Value(sentences.quantity(record.values[column], 2), (record,), record.status)
             theirs = sentences.printed(table.cell(row, column).meant)
             printed = _printed(theirs, paper, table.name, row)
@@ -218,7 +218,7 @@ def _speed(made: Sequence[Record[Any]]) -> list[list[Cell]]:
         [record for step in steps for record in step.evidence],
         MEASURED,
         detail=(
-            "times as fast as the paper's order, one thread; verdicts on all targets: "
+            "times as fast as the paper's order, one thread; all targets: "
             f"{counts['met']} met, {counts['missed']} missed"
         ),
     )
@@ -227,20 +227,25 @@ def _speed(made: Sequence[Record[Any]]) -> list[list[Cell]]:
     return [[about, target, said, MEASURED]]
 
 
+def _named(left: tuple[str, Sequence[str]]) -> str:
+    title, names = left
+    return f"{title} Table{'s' * (len(names) > 1)} {' and '.join(names)}"
+
+
 def _not_run(
     titles: Mapping[str, str],
     boxes: Mapping[str, Sequence[tuple[papers.Table, Box, str]]],
     made: Sequence[Record[Any]],
 ) -> Iterable[Paragraph]:
     """What was not run: tables by reason, rows, speed targets, the GPU."""
-    why: dict[str, list[str]] = {}
+    why: dict[str, dict[str, list[str]]] = {}
     for paper, found in boxes.items():
         for table, box, status in found:
             if status == NOT_RUN:
-                why.setdefault(box.text, []).append(f"{titles[paper]} Table {table.name}")
-    total = sum(map(len, why.values()))
+                why.setdefault(box.text, {}).setdefault(titles[paper], []).append(table.name)
+    total = sum(len(names) for left in why.values() for names in left.values())
     tables_of = sum(len(papers.load(paper).tables) for paper in PAPERS)
-    lines = [f"{', '.join(names)}: {reason}" for reason, names in why.items()]
+    lines = [f"{', '.join(map(_named, left.items()))}: {reason}" for reason, left in why.items()]
     yield Paragraph(f"**{total} of {tables_of} tables**: {' '.join(lines)}")
     run = {(r.what.paper, r.what.table, r.what.row) for r in made}
     rows = [

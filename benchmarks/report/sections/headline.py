@@ -24,8 +24,7 @@ def headline(made: Sequence[Record]) -> list[Figure]:
     if not shown:
         return []
     about = (
-        "[Speed targets](speed.html) that are ratios, on one thread of each processor: speedup "
-        "over the plain form."
+        "[Speed targets](speed.html) on one thread of each processor: speedup over the plain form."
     )
     drawn = [record for outcome in shown for record in outcome.evidence]
     return [Figure("speed-headline", about, drawn, partial(_headline, shown))]
