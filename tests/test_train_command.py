@@ -18,12 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.cli import main as cli
-from benchmarks.data import scenes
-from benchmarks.data.coco import read_predictions
 from benchmarks.errors import InputError
 from benchmarks.run_folder import RunFolder, load_captioner
-from benchmarks.scoring import quality
-from benchmarks.scoring.caption import caption
 from tests.support.runs import (
     SIZES,
     CtrlC,
@@ -417,70 +413,6 @@ def test_bad_input_to_train_exits_2_in_one_line_and_writes_nothing(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_captions_of_a_split_are_written_as_coco_results_and_are_the_models(
-    whole, tmp_path, beam_size
-):
-    out = tmp_path / "new" / "predictions.json"
-    words = ["caption", "--checkpoint", whole, *DATA, "--split", "test", "--batch-size", 2]
-    assert main(*words, "--beam-size", beam_size, "--out", out) == 0
-    data = scenes.make(train=12, val=4, test=3)
-    model, vocabulary = load_captioner(whole / "best.safetensors")
-    captions = caption(model, vocabulary, data.splits["test"], beam_size)
-    assert read_predictions(out) == captions
-    assert list(captions) == data.splits["test"].image_ids
-    scores = quality.score(
-        data.splits["test"].references, captions, tokeniser="words", metrics=["B1"]
-    )
-    assert scores.images == 3
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"--checkpoint": "nowhere"}, "nowhere: no such file"),
-        ({"--split": "restval"}, "no split 'restval', expected train, val, test"),
-        ({"--beam-size": 0}, "--beam-size: 0, expected at least 1"),
-        ({"--batch-size": 0}, "batch size is 0"),
-        ({"--max-length": 1}, "--max-length is 1"),
-        ({"--max-length": 99}, "--max-length is 99"),
-    ],
-)
-def test_bad_input_to_caption_exits_2_and_writes_nothing(whole, tmp_path, capsys, change, message):
-    options = {"--checkpoint": whole, "--split": "test", "--out": tmp_path / "out.json"} | change
-    words = [word for option in options.items() for word in option]
-    assert main("caption", *DATA, *words) == 2
-    assert message in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_checkpoint_with_the_words_of_another_run_is_refused(whole, tmp_path, capsys):
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for name in ("config.json", "best.safetensors", "vocabulary.json"):
-        (copy / name).write_bytes((whole / name).read_bytes())
-    words = json.loads((copy / "vocabulary.json").read_text())
-    words["words"].reverse()
-    (copy / "vocabulary.json").write_text(json.dumps(words))
-    out = tmp_path / "out.json"
-    assert main("caption", "--checkpoint", copy, *DATA, "--out", out) == 2
-    assert "trained on other words than" in capsys.readouterr().err
-    (copy / "vocabulary.json").write_text('{"words": 3, "colour": 1}')
-    assert main("caption", "--checkpoint", copy, *DATA, "--out", out) == 2
-    assert "not a vocabulary" in capsys.readouterr().err
-    assert not out.exists()
-
-
-def test_without_images_a_model_learns_one_caption_for_all(tmp_path):
-    folder = tmp_path / "run"
-    assert main(*TRAIN, "--mean-features", "--out", folder) == 0
-    assert "mean features" in json.loads((folder / "config.json").read_text())["data"]["name"]
-    out = tmp_path / "out.json"
-    words = ["caption", "--checkpoint", folder, *DATA, "--mean-features", "--out", out]
-    assert main(*words) == 0
-    assert len(set(read_predictions(out).values())) == 1
-
-
 def test_a_folder_that_lost_its_configuration_or_its_best_checkpoint_is_not_used_in_silence(
     whole, tmp_path, capsys
 ):
@@ -502,3 +434,35 @@ def test_a_folder_that_lost_its_configuration_or_its_best_checkpoint_is_not_used
     assert f"{folder.best}: missing, though the run was validated" in capsys.readouterr().err
     assert not (tmp_path / "out.json").exists()
     assert main(*words, folder.last) == 0
+
+
+def test_the_best_checkpoint_of_another_run_is_refused(whole, tmp_path, capsys):
+    other = tmp_path / "other"
+    assert main(*TRAIN, "--seed", 5, "--out", other) == 0
+    folder = RunFolder(tmp_path / "run")
+    shutil.copytree(whole, folder.path)
+    shutil.copy(other / "best.safetensors", folder.best)
+    kept = {path: path.read_bytes() for path in folder.path.iterdir()}
+    capsys.readouterr()
+    caption = ["caption", *DATA, "--out", tmp_path / "out.json", "--checkpoint"]
+    for words in ([*TRAIN, "--resume", "--out"], caption):
+        assert main(*words, folder.path) == 2
+        error = capsys.readouterr().err
+        assert f"error: {folder.best}: of another run" in error
+        assert error.count("\n") == 1
+    assert {path: path.read_bytes() for path in folder.path.iterdir()} == kept
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_a_best_checkpoint_later_than_the_last_is_replaced_by_the_one_before(whole, tmp_path):
+    """As after a kill between the two: the log and the best checkpoint agree on resuming."""
+    folder, model = RunFolder(tmp_path), load_captioner(whole)[0]
+    for step in (1, 2):
+        folder.append({"kind": "validation", "step": step})
+        folder.save(folder.best, model, {"step": step})
+        if step == 1:
+            folder.save(folder.last, model, {"step": step})
+            folder.drop_previous()
+    folder.truncate_log(1)
+    assert checkpoints.load(folder.best).state["step"] == 1
+    folder.check_log()
