@@ -145,8 +145,8 @@ def gradient_of_some(
 ) -> None:
     """With gradients required for some arrays only, those are the same."""
     places = [place for place in float_arrays(case) if place[0] in by]
-    for some in (places[:1], places[1:], places[::2], places[1::2]):
-        assert_same_gradient(candidate, oracle, case, places, some)
+    parts = (places[:1], places[1:], places[::2], places[1::2])
+    assert_same_gradients(candidate, oracle, case, places, *({"of": part} for part in parts))
 
 
 def gradient_strided(
@@ -154,8 +154,8 @@ def gradient_strided(
 ) -> None:
     """Non-contiguous arrays and upstream gradients give the same gradient."""
     places = [place for place in float_arrays(case) if place[0] in by]
-    for layout in NON_CONTIGUOUS:
-        assert_same_gradient(candidate, oracle, case, places, places, layout=layout)
+    layouts = ({"layout": layout} for layout in NON_CONTIGUOUS)
+    assert_same_gradients(candidate, oracle, case, places, *layouts)
 
 
 def gradient_after_other(
@@ -163,35 +163,39 @@ def gradient_after_other(
 ) -> None:
     """A call with other arguments before the backward pass does not change the gradient."""
     places = [place for place in float_arrays(case) if place[0] in by]
-    assert_same_gradient(candidate, oracle, case, places, places, then=reversed_arrays(case))
+    then = {"then": reversed_arrays(case)}
+    assert_same_gradients(candidate, oracle, case, places, then)
 
 
-def assert_same_gradient(
+REPEATING = (strided, no_state, same_objects, gradient_of_some, gradient_strided)
+"""Checks that call the candidate several times on a case, and have half as many cases."""
+
+
+def assert_same_gradients(
     candidate: BaseCandidate,
     oracle: Function,
     case: Case,
     places: Sequence[Place],
-    some: Sequence[Place],
-    **how: Any,
+    *ways: dict[str, Any],
 ) -> None:
-    """Assert that the gradients by ``some`` of ``places``, computed as said, equal those by all.
+    """Assert that the gradient by ``places``, or those ``of`` a way, is the same in each way.
 
     Raises:
         UndecidedError: a kink of ReLU is too near.
     """
     weights = direction(np.shape(oracle(*case)))
-    whole, _ = candidate.gradient(case, weights, places)
-    part, _ = candidate.gradient(case, weights, some, **how)
-    found = dict(zip(some, part, strict=True))
-    of_all = dict(zip(places, whole, strict=True))
-    expected, actual = (
-        np.concatenate([of[place].ravel() for place in places]) for of in (of_all, of_all | found)
-    )
-    try:
-        assert_derivative(actual, expected, "gradient", dtype_of(case))
-    except OutOfToleranceError:
-        differences(oracle, rounded(case, "float64"), [place for place, _ in places])
-        raise
+    plain, _ = candidate.gradient(case, weights, places)
+    expected = dict(zip(places, plain, strict=True))
+    for way in ways:
+        of = way.pop("of", places)
+        found, _ = candidate.gradient(case, weights, of, **way)
+        actual = expected | dict(zip(of, found, strict=True))
+        flat = (np.concatenate([each[at].ravel() for at in places]) for each in (actual, expected))
+        try:
+            assert_derivative(*flat, "gradient", dtype_of(case))
+        except OutOfToleranceError:
+            differences(oracle, rounded(case, "float64"), [place for place, _ in places])
+            raise
 
 
 def gradient_in_regime(

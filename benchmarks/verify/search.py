@@ -144,7 +144,8 @@ class Attempt:
 def draws(
     prop: Property, operator: Operator, examples: int, seed: int, large: bool = True
 ) -> Iterator[Draw]:
-    """The draws of a property's cases: small ones, and a few large ones.
+    """The draws of a property's cases: small ones (half as many for checks that repeat calls), and
+    a few large ones.
 
     In one large case all sizes that can exceed ``TILED`` are ``TILED``; sizes with smaller maxima,
     such as heads, and the batch size (up to ``TILED``) have their own cases. With ``MANY`` small
@@ -156,6 +157,8 @@ def draws(
     def draw(pins: Pins) -> Draw:
         return Draw(int(seeds.integers(2**63)), **{**prop.pins, **pins})
 
+    if prop.check in properties.REPEATING and examples >= 2 * MANY:
+        examples //= 2
     only_large = prop.large == "all"
     small = [draw({}) for _ in range(20 if only_large else examples)]
     if only_large:

@@ -72,7 +72,8 @@ RIGHT = f"""# Right candidates
 {{said}}: `python -m tests.mutants --right N --out FILE --table FILE`.
 
 A run is every property of the operator that the candidate's framework has, on {right.EXAMPLES}
-small cases each and all large ones, by another seed. Columns of dtypes are numbers of cases.
+small cases each (half as many where a check repeats calls) and all large ones, by another seed.
+Columns of dtypes are numbers of cases.
 {COLUMNS}"""
 
 OWN = f"""# Our own forms

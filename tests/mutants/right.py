@@ -40,7 +40,7 @@ MODULES = (
     optimisation,
     decoding,
 )
-EXAMPLES = 20
+EXAMPLES = 50
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 

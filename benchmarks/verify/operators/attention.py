@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.verify import properties
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.operators.operator import ALL, MIXED, Operator, Property
+from benchmarks.verify.operators.operator import ALL, EXACT, MIXED, Operator, Property
 from reference import attention
 from reference.primitives import Parameters
 
@@ -84,7 +84,7 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
         regimes=("zeros", "huge", "large_scores"),
         extra_properties=(
             Property("causality", properties.causal_keys, pins={"causal": True}),
-            Property("broadcast", properties.broadcast, pins=MIXED),
+            Property("broadcast", properties.broadcast, pins=EXACT),
             Property("same_array", properties.same_array, pins=MIXED),
         ),
         by=("X", "Y", "parameters"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.verify import properties
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.operators.operator import MIXED, NORMAL_RANGE, Operator, Property
+from benchmarks.verify.operators.operator import EXACT, NORMAL_RANGE, Operator, Property
 from reference import expansion
 
 PSI = "Psi divides each row by its sum plus an epsilon of 1e-9."
@@ -80,7 +80,7 @@ OPERATORS = (
         regimes=REGIMES,
         extra_properties=(
             Property("token_order", properties.token_order),
-            Property("broadcast", properties.broadcast, pins=MIXED),
+            Property("broadcast", properties.broadcast, pins=EXACT),
         ),
         by=("X", "parameters"),
         sequences=1,
@@ -118,7 +118,7 @@ OPERATORS = (
         regimes=REGIMES,
         extra_properties=(
             Property("causality", properties.causality, pins={"causal": True}),
-            Property("broadcast", properties.broadcast, pins=MIXED),
+            Property("broadcast", properties.broadcast, pins=EXACT),
         ),
         by=("X", "parameters"),
         sequences=1,

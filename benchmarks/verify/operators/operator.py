@@ -22,6 +22,9 @@ ALL = (*FLOATS, "bfloat16", "float16")
 MIXED = {"dtype": FLOATS}
 """Pins of cases in both float64 and float32."""
 
+EXACT = {"dtype": "float64"}
+"""Pins of cases in which float32's rounding errors would add up, such as sums of equal numbers."""
+
 NORMAL_RANGE = (*FLOATS, "bfloat16")
 """Dtypes that can represent Psi's epsilon; in float16 it is 0, so there is no literal form."""
 
