@@ -57,6 +57,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     # a folder may be writable where its parent is not: a mounted volume
     inside = target.is_dir() and not (target.name and os.access(target.parent, os.W_OK))
     place = target / ".lock" if inside else target.with_name(f".{target.name}.lock")
+    made = [folder for folder in place.parents if not folder.exists()]
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         owner = place.read_text() if place.exists() else ""
@@ -78,6 +79,9 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
         # unlink before release: a waiting process sees that its file is gone and locks a new one
         place.unlink(missing_ok=True)
         lock.release()
+        with suppress(OSError):  # what the block did not use
+            for folder in made:
+                folder.rmdir()
 
 
 @contextmanager
@@ -96,6 +100,8 @@ def all_or_nothing(folder: Path) -> Iterator[None]:
 
 
 SCRATCH = "captionbench-"
+LONGEST = 230
+"""The longest name of a file to write, in bytes: temporary names are longer."""
 T = TypeVar("T")
 
 
@@ -119,7 +125,7 @@ def check_writable(path: Path) -> None:
     """Check, before long work, that its result can be written to ``path``.
 
     Raises:
-        InputError: it is a folder, or it or its own folder cannot be written.
+        InputError: it is a folder, it or its own folder cannot be written, or its name is too long.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
@@ -127,8 +133,10 @@ def check_writable(path: Path) -> None:
     folder = next(parent for parent in target.parents if parent.exists())
     if target.exists() and not target.is_file():
         return
-    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+    if not _holds_files(folder):
         raise InputError(f"{path}: expected a file in a folder that can be written")
+    if len(os.fsencode(target.name)) > LONGEST:
+        raise InputError(f"{path}: expected a name of at most {LONGEST} bytes")
     if target.exists() and not os.access(target, os.W_OK):
         raise InputError(f"{path}: cannot be written (it is read-only)")
 
@@ -140,8 +148,17 @@ def check_folder(path: Path) -> None:
         InputError: it is a file, or it or the folder to create it in cannot be written.
     """
     place = next(p for p in (Path(path), *Path(path).absolute().parents) if p.exists())
-    if not (place.is_dir() and os.access(place, os.W_OK)):
+    if not _holds_files(place):
         raise InputError(f"{path}: expected a folder that can be written")
+
+
+def _holds_files(folder: Path) -> bool:
+    """Whether a file can be created there: in /proc root may write, but none can."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def read_bytes(path: Path, what: str) -> bytes:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 
 import pytest
 
@@ -91,6 +92,31 @@ def test_a_pipe_and_a_device_are_written_in_place(tmp_path):
         files.write_atomically(files.Path("/dev/full")) as file,
     ):
         file.write("said")
+
+
+@pytest.mark.parametrize("check", [files.check_writable, files.check_folder])
+def test_where_root_may_write_but_nothing_can_be_created_is_refused_at_once(check):
+    with pytest.raises(InputError, match="that can be written"):
+        check(files.Path("/proc/nothing"))
+
+
+def test_a_name_too_long_for_a_temporary_one_is_refused_at_once(tmp_path):
+    for size in (files.LONGEST, files.LONGEST + 1, 255):
+        path = tmp_path / ("n" * size)
+        with nullcontext() if size == files.LONGEST else pytest.raises(InputError, match="at most"):
+            files.check_writable(path)
+            with files.write_atomically(path) as file:
+                file.write("said")
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_folders_made_for_a_lock_stay_only_if_they_are_used(tmp_path, used):
+    folder = tmp_path / "new" / "newer"
+    with files.locked(folder):
+        if used:
+            folder.mkdir()
+    assert folder.exists() == used and (tmp_path / "new").exists() == used
 
 
 @pytest.mark.parametrize("name", ["", ".", "link", "below/../real"])
