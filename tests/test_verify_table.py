@@ -5,9 +5,11 @@ import re
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks.cli.main import main
-from benchmarks.verify import properties, search, table, tolerances
+from benchmarks.verify import gradients, properties, search, table, tolerances
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.cases import rounded
 from benchmarks.verify.draw import Draw
@@ -101,22 +103,63 @@ def test_several_outputs_are_compared_each():
 def test_autograd_and_differences_agree_on_a_known_derivative():
     """d/dt of sum w (x + t a)^2 is 2 sum w x a, and a kink has none."""
     case = (np.array([0.5, -2.0, 3.0]),)
-    along = properties.direction((3,))
+    along = gradients.direction((3,))
     expected = 2 * (along * along * case[0]).sum()
     square = Candidate(lambda x: x * x, "torch")
-    slopes = properties.differences(lambda x: x * x, case, by=(0,))
+    slopes = gradients.differences(lambda x: x * x, case, by=(0,))
     tolerances.assert_derivative(slopes, expected, "square")
-    tolerances.assert_close(properties.derivative(square, np.square, case, (0,))[0], expected)
+    tolerances.assert_close(gradients.derivative(square, np.square, case, (0,))[0], expected)
     with pytest.raises(properties.UndecidedError):
-        properties.differences(lambda x: np.maximum(x, 0), (np.array([0.0, 1.0]),), by=(0,))
+        gradients.differences(lambda x: np.maximum(x, 0), (np.array([0.0, 1.0]),), by=(0,))
     flat = Candidate(lambda x: (x * 0) + 1, "torch")
-    assert properties.derivative(flat, np.ones_like, case, (0,))[0] == 0
+    assert gradients.derivative(flat, np.ones_like, case, (0,))[0] == 0
+
+
+@given(st.floats(0.1, 1e3), st.floats(0.01, 0.99), st.sampled_from(["float64", "float32"]))
+def test_a_float32_gradient_has_the_rounding_errors_of_terms_that_cancel(size, share, dtype):
+    """Two outputs whose terms cancel under the upstream gradient, up to a rest of 1e-6."""
+    first, second = gradients.direction((2,))
+    rows = size * np.array([second, -first]) + np.array([1e-6, 0.0])
+    case = (np.ones((), dtype),)
+
+    def measured(case, upstream):
+        return np.array([upstream @ rows])
+
+    def judged(error):
+        with gradients.decidable(lambda x: np.zeros(2), case, (0,), measured):
+            raise tolerances.OutOfToleranceError("gradient", [error], [0.0], 1e-9)
+
+    rounding = tolerances.FLOAT32_GRADIENT * 2 * size * abs(first * second)
+    undecided = gradients.UndecidedError if dtype == "float32" else tolerances.OutOfToleranceError
+    with pytest.raises(undecided):
+        judged(share * rounding)
+    with pytest.raises(tolerances.OutOfToleranceError):
+        judged(1.1 * rounding + 1e-8)
+
+
+@given(st.floats(1e-6, 1e-3), st.floats(1.1, 100))
+def test_a_float32_gradient_has_the_rounding_errors_of_what_it_is_sensitive_to(x, times):
+    """The gradient of log(x - 1) near 1: rounding x changes it."""
+    case = (np.array([1 + x]).astype(np.float32),)
+
+    def measured(case, upstream):
+        return upstream / (case[0] - 1)
+
+    def judged(error):
+        with gradients.decidable(lambda x: np.zeros(1), case, (0,), measured):
+            raise tolerances.OutOfToleranceError("gradient", [error], [0.0], 1e-9)
+
+    most = tolerances.LITERAL_FACTOR * 2.0**-23 * (1 + x) / (x - 2.0**-22) ** 2
+    with pytest.raises(tolerances.OutOfToleranceError):
+        judged(times * max(most, tolerances.FLOAT32_GRADIENT / (x - 2.0**-22)))
+    with pytest.raises(gradients.UndecidedError):
+        judged(most / 1e3)
 
 
 def test_candidates_that_ignore_an_argument_have_no_derivative_by_it():
     first = Candidate(lambda x, y: x, "torch")
     case = np.ones(2), np.ones(2)
-    slopes = (properties.derivative(first, lambda x, y: x, case, by) for by in ((0, 1), (1,)))
+    slopes = (gradients.derivative(first, lambda x, y: x, case, by) for by in ((0, 1), (1,)))
     (both, _), (second, _) = slopes
     assert both != 0
     assert second == 0

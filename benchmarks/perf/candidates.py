@@ -36,10 +36,10 @@ from benchmarks.verify import conformance
 from benchmarks.verify.candidate import Candidate, CandidateError, all_valid
 from benchmarks.verify.cases import Case, Place, float_arrays, get, rounded
 from benchmarks.verify.draw import Draw
+from benchmarks.verify.gradients import direction
 from benchmarks.verify.operators import Operator
 from benchmarks.verify.process import Isolated
 from benchmarks.verify.project import implementations
-from benchmarks.verify.properties import direction
 from benchmarks.verify.tolerances import SAME_WORK, error, outputs, scale
 
 BATCH = 48

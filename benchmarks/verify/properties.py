@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,24 +18,17 @@ from benchmarks.verify.cases import (
     Place,
     dtype_of,
     each_once,
-    float_arrays,
-    get,
     mapped,
-    replaced,
     rounded,
 )
 from benchmarks.verify.frameworks import NON_CONTIGUOUS
 from benchmarks.verify.tolerances import (
-    DIFFERENCES,
-    FLOAT32_GRADIENT,
     OutOfToleranceError,
     assert_close,
     assert_conforms,
-    assert_derivative,
     assert_gated,
     assert_smoothed,
     near_discontinuity,
-    scale,
 )
 from reference.metrics import bleu, ngrams
 from reference.primitives import Array, Mask
@@ -120,114 +112,6 @@ def same_objects(candidate: BaseCandidate, oracle: Function, case: Case, *, limi
     results = candidate.call_each([case, other], reuse_arrays=True)
     for one, result in zip((case, other), results, strict=True):
         assert_equals_oracle(result, oracle, one, limit)
-
-
-def gradient(
-    candidate: BaseCandidate,
-    oracle: Function,
-    case: Case,
-    *,
-    by: Sequence[int],
-    uses: int = 1,
-) -> None:
-    """The gradient equals central differences of the oracle, and does not change the output."""
-    dtype, exact = dtype_of(case), rounded(case, "float64")
-    expected = uses * differences(oracle, exact, by)
-    found, output = derivative(candidate, oracle, case, by, uses)
-    # in float32, a derivative whose terms cancel has the rounding errors of these terms
-    least = 0.0 if dtype == "float64" else scale(oracle(*exact))
-    assert_derivative([found, least], [expected, least], "gradient", dtype)
-    assert_derivative(output, candidate(*case), "output with a gradient", dtype)
-
-
-def gradient_of_some(
-    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
-) -> None:
-    """With gradients required for some arrays only, those are the same."""
-    places = [place for place in float_arrays(case) if place[0] in by]
-    parts = (places[:1], places[1:], places[::2], places[1::2])
-    assert_same_gradients(candidate, oracle, case, places, *({"of": part} for part in parts))
-
-
-def gradient_strided(
-    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
-) -> None:
-    """Non-contiguous arrays and upstream gradients give the same gradient."""
-    places = [place for place in float_arrays(case) if place[0] in by]
-    layouts = ({"layout": layout} for layout in NON_CONTIGUOUS)
-    assert_same_gradients(candidate, oracle, case, places, *layouts)
-
-
-def gradient_after_other(
-    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
-) -> None:
-    """A call with other arguments before the backward pass does not change the gradient."""
-    places = [place for place in float_arrays(case) if place[0] in by]
-    then = {"then": reversed_arrays(case)}
-    assert_same_gradients(candidate, oracle, case, places, then)
-
-
-REPEATING = (strided, no_state, same_objects, gradient_of_some, gradient_strided)
-"""Checks that call the candidate several times on a case, and have half as many cases."""
-
-
-def assert_same_gradients(
-    candidate: BaseCandidate,
-    oracle: Function,
-    case: Case,
-    places: Sequence[Place],
-    *ways: dict[str, Any],
-) -> None:
-    """Assert that the gradient by ``places``, or those ``of`` a way, is the same in each way.
-
-    Raises:
-        UndecidedError: a kink of ReLU is too near.
-    """
-    weights = direction(np.shape(oracle(*case)))
-    plain, _ = candidate.gradient(case, weights, places)
-    expected = dict(zip(places, plain, strict=True))
-    for way in ways:
-        of = way.pop("of", places)
-        found, _ = candidate.gradient(case, weights, of, **way)
-        actual = expected | dict(zip(of, found, strict=True))
-        flat = (np.concatenate([each[at].ravel() for at in places]) for each in (actual, expected))
-        try:
-            assert_derivative(*flat, "gradient", dtype_of(case))
-        except OutOfToleranceError:
-            differences(oracle, rounded(case, "float64"), [place for place, _ in places])
-            raise
-
-
-def gradient_in_regime(
-    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
-) -> None:
-    """The gradient is finite, and equals central differences where these are accurate."""
-    found, _ = derivative(candidate, oracle, case, by)
-    assert np.isfinite(found), "the gradient is not finite"
-    with suppress(UndecidedError):
-        assert_derivative(found, differences(oracle, case, by), "gradient")
-
-
-def gradient_float32(
-    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int], dtype: str
-) -> None:
-    """The gradient in float32 equals that in float64."""
-    low = rounded(case, dtype)
-    exact = rounded(low, "float64")
-    places = [place for place in float_arrays(case) if place[0] in by]
-    output = oracle(*exact)
-    weights = direction(np.shape(output))
-    found, expected = (
-        np.concatenate([array.ravel() for array in candidate.gradient(of, weights, places)[0]])
-        for of in (low, exact)
-    )
-    if np.abs(expected).max(initial=0.0) < FLOAT32_GRADIENT * scale(output):
-        raise UndecidedError  # the terms of the derivatives cancel
-    try:
-        assert_derivative(found, expected, "gradient", dtype)
-    except OutOfToleranceError:
-        differences(oracle, case, by)  # raises UndecidedError near a kink
-        raise
 
 
 def causality(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
@@ -424,66 +308,3 @@ def _first(result: Any) -> Any:
     if isinstance(result, (tuple, list)):
         return type(result)(_first(item) for item in result)
     return result[0] if np.ndim(result) and len(result) == 1 else np.nan
-
-
-# directional derivatives
-
-
-def direction(shape: tuple[int, ...], phase: int = 0) -> Array:
-    """A fixed direction for derivatives, and for the weights of outputs."""
-    return np.cos(1.0 + phase + np.arange(np.prod(shape, dtype=int))).reshape(shape)
-
-
-def differences(oracle: Function, case: Case, by: Sequence[int]) -> float:
-    """The directional derivative of the weighted sum of outputs, by central differences.
-
-    All arrays of the arguments ``by`` move at once, each along its own direction, so that an error
-    in any of their gradients shows.
-
-    Raises:
-        UndecidedError: a kink of ReLU is too near.
-    """
-    along = _directions(case, by)
-    output, sums = oracle(*case), list[float]()
-    weights = direction(np.shape(output))
-
-    def weighted(output: Array) -> float:
-        terms = output * weights
-        sums.append(float(np.abs(terms).sum()))
-        return float(terms.sum())
-
-    def loss(step: float) -> float:
-        moved = {place: get(case, place) + step * array for place, array in along.items()}
-        return weighted(oracle(*replaced(case, moved)))
-
-    half, full, here = 2.0**-19, 2.0**-18, weighted(output)
-    near, far = ([loss(step), loss(-step)] for step in (half, full))
-    slope, coarse = (near[0] - near[1]) / (2 * half), (far[0] - far[1]) / (2 * full)
-    # bend is the jump of the slope at a kink on the point; a kink nearby changes slope - coarse
-    bend = (sum(near) - 2 * here) / half - (sum(far) - 2 * here) / full / 2
-    # the rounding error of a difference quotient
-    rounding = 2.0**-52 * max(sums) / half
-    if max(abs(bend), abs(slope - coarse), rounding) > DIFFERENCES / 10 * scale(slope):
-        raise UndecidedError
-    return slope
-
-
-def derivative(
-    candidate: BaseCandidate,
-    oracle: Function,
-    case: Case,
-    by: Sequence[int],
-    uses: int = 1,
-) -> tuple[float, Any]:
-    """The derivative of ``differences``, by the candidate's gradient, and its output."""
-    along = _directions(case, by)
-    weights = direction(np.shape(oracle(*case)))
-    found, output = candidate.gradient(case, weights, list(along), uses=uses)
-    slope = sum((x * to).sum() for x, to in zip(found, along.values(), strict=True))
-    return float(slope), output
-
-
-def _directions(case: Case, by: Sequence[int]) -> dict[Place, Array]:
-    """The directions of the moving arrays, see ``differences``."""
-    places = [place for place in float_arrays(case) if place[0] in by]
-    return {place: direction(get(case, place).shape, i) for i, place in enumerate(places)}

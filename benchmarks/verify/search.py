@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.verify import properties
+from benchmarks.verify import gradients, properties
 from benchmarks.verify.candidate import LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.cases import Array, Case, float_arrays, get, replaced, size
 from benchmarks.verify.draw import Draw, Pins
@@ -37,6 +37,15 @@ MODERATE = 200
 
 MANY = 25
 """Minimum number of small cases for several large ones."""
+
+REPEATING = (
+    properties.strided,
+    properties.no_state,
+    properties.same_objects,
+    gradients.gradient_of_some,
+    gradients.gradient_strided,
+)
+"""Checks that call the candidate several times on a case, and have half as many cases."""
 
 SEEDS = 3
 """Number of seeds that a smaller size is tried with."""
@@ -157,7 +166,7 @@ def draws(
     def draw(pins: Pins) -> Draw:
         return Draw(int(seeds.integers(2**63)), **{**prop.pins, **pins})
 
-    if prop.check in properties.REPEATING and examples >= 2 * MANY:
+    if prop.check in REPEATING and examples >= 2 * MANY:
         examples //= 2
     only_large = prop.large == "all"
     small = [draw({}) for _ in range(20 if only_large else examples)]

@@ -11,6 +11,9 @@ place instead of 1e-10. An implementation may have twice the roundings of the li
 precision, the worst over many cases, plus 2. Psi jumps where a sum becomes empty: cases where
 rounding could decide this are not counted.
 
+Gradients in float32. 1e-3 of the largest entry; a larger error that rounding explains (terms that
+cancel, arguments to which the gradient is sensitive, see ``gradients.decidable``) decides nothing.
+
 NaN and Inf never pass.
 """
 
@@ -112,14 +115,15 @@ def outputs(result: Any) -> list[Array]:
 
 
 class OutOfToleranceError(AssertionError):
-    """A result exceeds the tolerance: ``excess`` is its error divided by the bound."""
+    """A result exceeds the tolerance: ``excess`` is its ``error`` divided by the bound."""
 
     def __init__(
         self, what: str, actual: npt.ArrayLike, expected: npt.ArrayLike, bound: float
     ) -> None:
         """The message has a wrong shape, a non-finite value, or the error and its place."""
         actual, expected = np.asarray(actual), np.asarray(expected)
-        self.excess = error(actual, expected) / bound if bound else float("inf")
+        self.error = error(actual, expected)
+        self.excess = self.error / bound if bound else float("inf")
         if actual.shape != expected.shape:
             message = f"shape {actual.shape}, expected {expected.shape}"
         else:
@@ -130,7 +134,7 @@ class OutOfToleranceError(AssertionError):
                 message = f"not finite{f' at {where}' if where else ''}: {pair}"
             else:
                 at = f" at {where}" if where else ""
-                message = f"error {error(actual, expected):.3g} exceeds {bound:.3g}{at}: {pair}"
+                message = f"error {self.error:.3g} exceeds {bound:.3g}{at}: {pair}"
         super().__init__(f"{what}: {message}")
 
 

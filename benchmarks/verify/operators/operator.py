@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.verify import properties
+from benchmarks.verify import gradients, properties
 from benchmarks.verify.cases import Case, float_arrays, rounded
 from benchmarks.verify.draw import REGIMES, Draw, Pins
 from benchmarks.verify.properties import Function, batched_oracle
@@ -172,20 +172,20 @@ class Operator:
             yield Property(dtype, properties.equals_oracle, LOW, pins, needs, large=large)
         by = {"by": tuple(self.arguments.index(name) for name in self.by)}
         if self.by:
-            once = Property("gradient", properties.gradient, needs=(GRADIENT,), settings=by)
+            once = Property("gradient", gradients.gradient, needs=(GRADIENT,), settings=by)
             yield replace(once, large="one")
             twice, mixed = {**by, "uses": 2}, replace(once, pins=MIXED)
             yield replace(mixed, name="gradient_used_twice", meaning=TWICE, settings=twice)
             for name in ("gradient_of_some", "gradient_strided", "gradient_after_other"):
-                check = getattr(properties, name)
+                check = getattr(gradients, name)
                 yield Property(name, check, "", MIXED, (GRADIENT,), by, "no")
             for name in EXTREME:
                 if name not in self.regimes:
                     continue
                 words = f"the gradient is finite, and correct: {REGIMES[name]}"
-                check, pins = properties.gradient_in_regime, {"regime": name}
+                check, pins = gradients.gradient_in_regime, {"regime": name}
                 yield Property(f"gradient_{name}", check, words, pins, (GRADIENT,), by, "no")
-            low, check = {**by, "dtype": "float32"}, properties.gradient_float32
+            low, check = {**by, "dtype": "float32"}, gradients.gradient_float32
             needs = (GRADIENT,)
             yield Property("gradient_float32", check, needs=needs, settings=low, large="one")
         if self.sequences:
@@ -216,7 +216,7 @@ class Operator:
             yield Property("holes", compare, anywhere, pins, (HOLES,))
             if self.by:
                 words, many = "the gradient of a batch with valid rows anywhere", (GRADIENT, HOLES)
-                yield Property("holes_gradient", properties.gradient, words, pins, many, by)
+                yield Property("holes_gradient", gradients.gradient, words, pins, many, by)
         content = "values in padded rows, including NaN and Inf, are ignored"
         pins = {"empty": False, "padding": PADDING[1:], **MIXED}
         yield Property("padding_content", compare, content, pins, needs)
@@ -229,7 +229,7 @@ class Operator:
         if self.by:
             words = "the gradient of a padded batch is the sum of its sequences'"
             both = (GRADIENT, BATCHES)
-            yield Property("padded_gradient", properties.gradient, words, MIXED, both, by)
+            yield Property("padded_gradient", gradients.gradient, words, MIXED, both, by)
 
     def sample_case(self, draw: Draw) -> Case:
         """The case, rounded to a chosen dtype if ``draw`` has a pin for it."""

@@ -1,0 +1,248 @@
+"""The checks of gradients, against central differences of the oracle and against each other.
+
+As in ``properties``, the lines of a check are printed with a failing case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.verify.candidate import BaseCandidate
+from benchmarks.verify.cases import (
+    Case,
+    Place,
+    dtype_of,
+    float_arrays,
+    get,
+    mapped,
+    replaced,
+    rounded,
+)
+from benchmarks.verify.frameworks import NON_CONTIGUOUS
+from benchmarks.verify.properties import Function, UndecidedError, reversed_arrays
+from benchmarks.verify.tolerances import (
+    CHANGES,
+    DIFFERENCES,
+    FLOAT32_GRADIENT,
+    LITERAL_FACTOR,
+    UNITS,
+    OutOfToleranceError,
+    assert_derivative,
+    error,
+    scale,
+)
+from reference.primitives import Array
+
+
+def gradient(
+    candidate: BaseCandidate,
+    oracle: Function,
+    case: Case,
+    *,
+    by: Sequence[int],
+    uses: int = 1,
+) -> None:
+    """The gradient equals central differences of the oracle, and does not change the output."""
+    dtype, exact = dtype_of(case), rounded(case, "float64")
+    expected = uses * differences(oracle, exact, by)
+    found, output = derivative(candidate, oracle, case, by, uses)
+    # in float32, a derivative whose terms cancel has the rounding errors of these terms
+    least = 0.0 if dtype == "float64" else scale(oracle(*exact))
+
+    def measured(case: Case, upstream: Array) -> Array:
+        return np.array(derivative(candidate, oracle, case, by, uses, upstream)[0])
+
+    with decidable(oracle, case, by, measured):
+        assert_derivative([found, least], [expected, least], "gradient", dtype)
+    assert_derivative(output, candidate(*case), "output with a gradient", dtype)
+
+
+def gradient_of_some(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
+) -> None:
+    """With gradients required for some arrays only, those are the same."""
+    places = [place for place in float_arrays(case) if place[0] in by]
+    parts = (places[:1], places[1:], places[::2], places[1::2])
+    assert_same_gradients(candidate, oracle, case, places, *({"of": part} for part in parts))
+
+
+def gradient_strided(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
+) -> None:
+    """Non-contiguous arrays and upstream gradients give the same gradient."""
+    places = [place for place in float_arrays(case) if place[0] in by]
+    layouts = ({"layout": layout} for layout in NON_CONTIGUOUS)
+    assert_same_gradients(candidate, oracle, case, places, *layouts)
+
+
+def gradient_after_other(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
+) -> None:
+    """A call with other arguments before the backward pass does not change the gradient."""
+    places = [place for place in float_arrays(case) if place[0] in by]
+    then = {"then": reversed_arrays(case)}
+    assert_same_gradients(candidate, oracle, case, places, then)
+
+
+def assert_same_gradients(
+    candidate: BaseCandidate,
+    oracle: Function,
+    case: Case,
+    places: Sequence[Place],
+    *ways: dict[str, Any],
+) -> None:
+    """Assert that the gradient by ``places``, or those ``of`` a way, is the same in each way.
+
+    Raises:
+        UndecidedError: a kink of ReLU is too near.
+    """
+    weights = direction(np.shape(oracle(*case)))
+    measured = partial(flat_gradient, candidate, places)
+    plain, _ = candidate.gradient(case, weights, places)
+    expected = dict(zip(places, plain, strict=True))
+    for way in ways:
+        of = way.pop("of", places)
+        found, _ = candidate.gradient(case, weights, of, **way)
+        actual = expected | dict(zip(of, found, strict=True))
+        with decidable(oracle, case, [place for place, _ in places], measured):
+            both = _flat(actual.values()), _flat(expected.values())
+            assert_derivative(*both, "gradient", dtype_of(case))
+
+
+def gradient_in_regime(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
+) -> None:
+    """The gradient is finite, and equals central differences where these are accurate."""
+    found, _ = derivative(candidate, oracle, case, by)
+    assert np.isfinite(found), "the gradient is not finite"
+    with suppress(UndecidedError):
+        assert_derivative(found, differences(oracle, case, by), "gradient")
+
+
+def gradient_float32(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int], dtype: str
+) -> None:
+    """The gradient in float32 equals that in float64."""
+    low = rounded(case, dtype)
+    exact = rounded(low, "float64")
+    places = [place for place in float_arrays(case) if place[0] in by]
+    output = oracle(*exact)
+    measured, weights = partial(flat_gradient, candidate, places), direction(np.shape(output))
+    found, expected = measured(low, weights), measured(exact, weights)
+    if np.abs(expected).max(initial=0.0) < FLOAT32_GRADIENT * scale(output):
+        raise UndecidedError  # the terms of the derivatives cancel
+    with decidable(oracle, low, by, measured):
+        assert_derivative(found, expected, "gradient", dtype)
+
+
+def flat_gradient(
+    candidate: BaseCandidate, places: Sequence[Place], case: Case, upstream: Array
+) -> Array:
+    """The candidate's gradient by the arrays at ``places``, as one vector."""
+    return _flat(candidate.gradient(case, upstream, places)[0])
+
+
+def _flat(arrays: Iterable[Array]) -> Array:
+    return np.concatenate([array.ravel() for array in arrays])
+
+
+@contextmanager
+def decidable(
+    oracle: Function, case: Case, by: Sequence[int], measured: Callable[[Case, Array], Array]
+) -> Iterator[None]:
+    """Accept a failure of the block only if rounding errors cannot explain it.
+
+    In float32 a gradient has the rounding errors of its terms, which may cancel, and of its
+    arguments, to which it may be sensitive. Both are ``measured`` in float64: with other signs of
+    the upstream gradient, and with perturbed arguments.
+
+    Raises:
+        UndecidedError: a kink of ReLU is too near, or rounding errors are larger than the error.
+    """
+    try:
+        yield
+    except OutOfToleranceError as failure:
+        exact = rounded(case, "float64")
+        differences(oracle, exact, by)
+        if dtype_of(case) == "float64":
+            raise
+        upstream, unit = direction(np.shape(oracle(*exact))), UNITS["float32"]
+        plain, random = measured(exact, upstream), np.random.default_rng(0)
+        for _ in range(CHANGES):
+            signs = random.choice((-1.0, 1.0), upstream.shape)
+            terms = FLOAT32_GRADIENT * scale(measured(exact, upstream * signs))
+            moved = mapped(exact, lambda a: a * random.uniform(1 - unit, 1 + unit, a.shape))
+            change = LITERAL_FACTOR * error(measured(moved, upstream), plain)
+            if failure.error <= max(terms, change) < np.inf:
+                raise UndecidedError from None
+        raise
+
+
+# directional derivatives
+
+
+def direction(shape: tuple[int, ...], phase: int = 0) -> Array:
+    """A fixed direction for derivatives, and for the weights of outputs."""
+    return np.cos(1.0 + phase + np.arange(np.prod(shape, dtype=int))).reshape(shape)
+
+
+def differences(oracle: Function, case: Case, by: Sequence[int]) -> float:
+    """The directional derivative of the weighted sum of outputs, by central differences.
+
+    All arrays of the arguments ``by`` move at once, each along its own direction, so that an error
+    in any of their gradients shows.
+
+    Raises:
+        UndecidedError: a kink of ReLU is too near.
+    """
+    along = _directions(case, by)
+    output, sums = oracle(*case), list[float]()
+    weights = direction(np.shape(output))
+
+    def weighted(output: Array) -> float:
+        terms = output * weights
+        sums.append(float(np.abs(terms).sum()))
+        return float(terms.sum())
+
+    def loss(step: float) -> float:
+        moved = {place: get(case, place) + step * array for place, array in along.items()}
+        return weighted(oracle(*replaced(case, moved)))
+
+    half, full, here = 2.0**-19, 2.0**-18, weighted(output)
+    near, far = ([loss(step), loss(-step)] for step in (half, full))
+    slope, coarse = (near[0] - near[1]) / (2 * half), (far[0] - far[1]) / (2 * full)
+    # bend is the jump of the slope at a kink on the point; a kink nearby changes slope - coarse
+    bend = (sum(near) - 2 * here) / half - (sum(far) - 2 * here) / full / 2
+    # the rounding error of a difference quotient
+    rounding = 2.0**-52 * max(sums) / half
+    if max(abs(bend), abs(slope - coarse), rounding) > DIFFERENCES / 10 * scale(slope):
+        raise UndecidedError
+    return slope
+
+
+def derivative(
+    candidate: BaseCandidate,
+    oracle: Function,
+    case: Case,
+    by: Sequence[int],
+    uses: int = 1,
+    upstream: Array | None = None,
+) -> tuple[float, Any]:
+    """The derivative of ``differences``, by the candidate's gradient, and its output."""
+    along = _directions(case, by)
+    if upstream is None:
+        upstream = direction(np.shape(oracle(*case)))
+    found, output = candidate.gradient(case, upstream, list(along), uses=uses)
+    slope = sum((x * to).sum() for x, to in zip(found, along.values(), strict=True))
+    return float(slope), output
+
+
+def _directions(case: Case, by: Sequence[int]) -> dict[Place, Array]:
+    """The directions of the moving arrays, see ``differences``."""
+    places = [place for place in float_arrays(case) if place[0] in by]
+    return {place: direction(get(case, place).shape, i) for i, place in enumerate(places)}
