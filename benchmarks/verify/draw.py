@@ -93,8 +93,8 @@ class Draw:
 
     def array(self, *shape: int) -> Array:
         """Odd multiples of 1/16 between -1 and 1, whose sums of products are seldom zero."""
-        if self.regime == "off_grid":
-            return self.random.uniform(-1, 1, shape)
+        if self.regime == "off_grid":  # as on the grid, no vector is almost zero
+            return self.random.uniform(1 / 16, 1, shape) * self.random.choice((-1.0, 1.0), shape)
         values = (2.0 * self.random.integers(-8, 8, shape) + 1) / 16
         if self.regime == "zeros":
             values *= self.random.integers(0, 2, shape)
