@@ -48,7 +48,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "captionbench export; without it, our own implementations are tested",
     )
     parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
-    parser.add_argument("--examples", type=int, metavar="N", help="cases for each property")
+    about = "cases for each property, of 50 and more half for those that call on a case several times"
+    parser.add_argument("--examples", type=int, metavar="N", help=about)
     parser.add_argument("--quick", action="store_true", help="few cases for each property")
     parser.add_argument(
         "--seed", type=int, metavar="N", help="seed of the cases (default: another one in each run)"
@@ -131,7 +132,7 @@ def _verify(operator: Operator, candidate: Isolated, arguments: argparse.Namespa
     quiet = arguments.json
     if not quiet:
         what = f"{candidate.name} ({candidate.framework}) as {operator.name}"
-        print(f"{what}: {examples} cases each, --seed {from_seed}", flush=True)
+        print(f"{what}: up to {examples} cases each, --seed {from_seed}", flush=True)
     verdicts = []
     show = partial(_show_running, operator)
     for verdict in conformance.conformance_test(
