@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "captionbench export; without it, our own implementations are tested",
     )
     parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
-    about = "cases for each property, of 50 and more half for those that call on a case several times"
+    about = "cases for each property; from 50, half for those that call several times"
     parser.add_argument("--examples", type=int, metavar="N", help=about)
     parser.add_argument("--quick", action="store_true", help="few cases for each property")
     parser.add_argument(
