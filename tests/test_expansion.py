@@ -171,6 +171,26 @@ def test_values_and_selectors_of_several_dtypes_are_promoted(case, implementatio
     assert torch.equal(found, operator(case, arrays | alike, implementation=implementation))
 
 
+@pytest.mark.parametrize("implementation", (*FORMS, "auto"))
+@given(case=strategies.static_cases(kinds=strategies.MODERATE), dtypes=st.tuples(*4 * (DTYPES,)))
+def test_a_key_projection_of_several_dtypes_is_promoted(case, implementation, dtypes):
+    def projected(dtypes):
+        a = {name: tensor(x, torch.float32) for name, x in case.arrays.items()}
+        d = a["K"].shape[-1]
+        weight, bias = torch.linspace(-1, 1, d * d).reshape(d, d), torch.linspace(-1, 1, d)
+        pairs = zip((a["E_Q"], a["K"], weight, bias), dtypes, strict=True)
+        a["E_Q"], a["K"], *projection = (x.to(dtype) for x, dtype in pairs)
+        mask = torch.from_numpy(case.mask)
+        operands = (a[name] for name in ("E_Q", "E_B", "K", "V_1", "V_2", "S"))
+        options = {"key_projection": tuple(projection), "implementation": implementation}
+        return static_expansion(*operands, case.groups, mask, **options)
+
+    found, plain = projected(dtypes), projected(4 * (torch.float32,))
+    assert found.dtype == plain.dtype
+    if torch.bfloat16 not in dtypes:
+        assert (found - plain).abs().max() <= 1e-3 * max(1.0, plain.abs().max())
+
+
 @pytest.mark.parametrize("layer", [StaticExpansion(4, 3), DynamicExpansion(4, 3)])
 @pytest.mark.parametrize(
     ("x", "lengths", "message"),

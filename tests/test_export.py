@@ -1,5 +1,6 @@
 """Exported captioners: the same beams and values without PyTorch as with it."""
 
+import errno
 import json
 import os
 import re
@@ -261,6 +262,23 @@ def test_a_missing_package_is_named(run, graphs, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     words = [*SCENES, "--out", tmp_path / "x.json"]
     assert install in refused(capsys, "caption", "--checkpoint", graphs, *words)
+
+
+@pytest.mark.parametrize("written", range(5))
+def test_a_full_disk_leaves_the_export_before(run, graphs, tmp_path, monkeypatch, capsys, written):
+    folder = tmp_path / "old"
+    shutil.copytree(graphs, folder)
+    kept = {path: path.read_bytes() for path in folder.iterdir()}
+    synced = []
+
+    def full(descriptor):
+        synced.append(descriptor)
+        if len(synced) > written:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(export.os, "fsync", full)
+    assert "No space left" in refused(capsys, "export", "--checkpoint", run, "--out", folder)
+    assert {path: path.read_bytes() for path in folder.iterdir()} == kept
 
 
 def test_bad_input_is_a_line(run, graphs, tmp_path, capsys):

@@ -14,7 +14,8 @@ from typing import Any
 
 from benchmarks.records import Record
 
-LINK = r"\[((?:[^\[\]]|\[[^\]]*\])+)\]\(([\w./#-]+)\)"
+LINK = r"\[((?:[^\[\]]|\[[^\]]*\])+)\]\((?!/)([\w./#-]+)\)"
+"""A link within the site; ``//host`` would be another's."""
 
 
 @dataclass(frozen=True)

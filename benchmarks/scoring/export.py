@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -47,16 +49,12 @@ def write(
     words = json.dumps(asdict(vocabulary), indent=1)
     files = {VOCABULARY: words.encode(), ENCODER: graphs.encoder, DECODER: graphs.decoder}
     described[HASHES] = onnx_captioner.hashes(described, files)
-    texts = {
-        VOCABULARY: words,
-        CONFIG: json.dumps(described, indent=1),
-        DRIVER: inspect.getsource(onnx_captioner),
-    }
-    # the encoder marks a complete export: it is removed first and written last
-    (out / ENCODER).unlink(missing_ok=True)
-    for name, text in texts.items():
-        with write_atomically(out / name) as file:
-            file.write(text)
-    for name, data in ((DECODER, graphs.decoder), (ENCODER, graphs.encoder)):
-        with write_atomically(out / name, "wb") as file:
+    files[CONFIG] = json.dumps(described, indent=1).encode()
+    files[DRIVER] = inspect.getsource(onnx_captioner).encode()
+    # all are on the disk before the first replaces an old one
+    with ExitStack() as stack:
+        for name, data in files.items():
+            file = stack.enter_context(write_atomically(out / name, "wb"))
             file.write(data)
+            file.flush()
+            os.fsync(file.fileno())

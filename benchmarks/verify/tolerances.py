@@ -8,8 +8,8 @@ float64 roundings: any order of summation passes, and other functions fail on or
 
 Lower precision. Errors are counted in *roundings*: the same tolerance with one unit in the last
 place instead of 1e-10. An implementation may have twice the roundings of the literal form in that
-precision, the worst over many cases and this one, plus 2. Psi jumps where a sum becomes empty: cases where
-rounding could decide this are not counted.
+precision, the worst over many cases and this one, plus 2. Psi jumps where a sum becomes empty:
+cases where rounding could decide this are not counted.
 
 Gradients in float32. 1e-3 of the largest entry; a larger error that rounding explains (terms that
 cancel, arguments to which the gradient is sensitive, see ``gradients.decidable``) decides nothing.

@@ -107,7 +107,7 @@ def _transposed_M(queries: Tensor, keys: Tensor, key_bias: Tensor | None = None)
     Q, K, root = queries.to(precise), keys.to(precise), math.sqrt(queries.shape[-1])
     if queries.dim() == 3:
         return (K @ Q.mT).div_(root)
-    return F.linear(K, Q / root, None if key_bias is None else key_bias / root)
+    return F.linear(K, Q / root, None if key_bias is None else key_bias.to(precise) / root)
 
 
 class _InputsOfM(NamedTuple):

@@ -77,7 +77,7 @@ def static_expansion(
         if form == "factored" and keys.shape[0] * keys.shape[1] > N:
             query_vectors, key_bias = factored.fold(query_vectors, *key_projection)
         else:
-            keys = F.linear(keys, *key_projection)
+            keys = F.linear(*_promoted(keys, *key_projection))
     if form == "fused":
         _without_dropout(dropout)
         tensors = query_vectors, bias_vectors, keys, values_1, values_2, selectors
