@@ -26,6 +26,8 @@ REGIMES = {
     "huge": "inputs, or the arguments of gates, in the thousands",
     "large_scores": "scores of a softmax in the thousands, whose exponentials overflow",
     "off_grid": "uniform numbers, seldom near a kink",
+    "initial": "biases of zero and norms of one, as before any training",
+    "remembers": "a memory cell that grows over many steps, then falls",
 }
 
 Pins = Mapping[str, Any]
@@ -117,8 +119,13 @@ class Draw:
         weight, bias = scale * self.array(wide, narrow), scale * self.array(wide)
         if self.regime == "large_scores" and name.endswith(("key", "vocabulary")):
             bias *= 2.0**14  # a key's bias b adds the same to all scores of a query q: q b
+        if self.regime == "initial":
+            bias[:] = 0
         return {f"{name}.weight": weight, f"{name}.bias": bias}
 
     def norm(self, name: str, d: int) -> dict[str, Array]:
         """Parameters of a layer norm; ``name`` ends with a dot, or is empty."""
-        return {f"{name}weight": self.array(d), f"{name}bias": self.array(d)}
+        weight, bias = self.array(d), self.array(d)
+        if self.regime == "initial":
+            weight[:], bias[:] = 1, 0
+        return {f"{name}weight": weight, f"{name}bias": bias}

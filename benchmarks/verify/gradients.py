@@ -89,6 +89,20 @@ def gradient_after_other(
     assert_same_gradients(candidate, oracle, case, places, then)
 
 
+def gradient_scaled(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
+) -> None:
+    """A larger or smaller upstream gradient gives as much more or less gradient."""
+    places = [place for place in float_arrays(case) if place[0] in by]
+    measured = partial(flat_gradient, candidate, places)
+    upstream = direction(np.shape(oracle(*case)))
+    plain = measured(case, upstream)
+    for size in (2.0**17, 2.0**-27):
+        found = measured(case, size * upstream) / size
+        with decidable(oracle, case, by, measured):
+            assert_derivative(found, plain, "gradient", dtype_of(case))
+
+
 def assert_same_gradients(
     candidate: BaseCandidate,
     oracle: Function,

@@ -34,6 +34,9 @@ LOW = "in low precision the error is at most twice the literal form's, plus 2 ro
 
 TWICE = "two calls on the same arguments before one backward pass give twice the derivatives"
 
+SAME_GRADIENT = ("gradient_of_some", "gradient_strided", "gradient_after_other", "gradient_scaled")
+"""Properties that compare a candidate's gradient with its own."""
+
 EXTREME = ("huge", "large_scores")
 """Regimes in which exponentials overflow."""
 
@@ -154,7 +157,8 @@ class Operator:
         yield Property("equals_oracle", compare, f"{same}: ordinary numbers", large="no")
         for name, (pins, words) in self.special.items():
             yield Property(name, compare, f"{same}: {words}", {**pins, **both}, large="no")
-        for name in self.regimes:
+        initial = ("initial",) if "parameters" in self.arguments else ()
+        for name in (*self.regimes, *initial):
             yield self._regime(name, f"{same}: {REGIMES[name]}")
         words = "large sizes, not multiples of kernel tiles"
         yield Property("large", compare, f"{same}: {words}", large="all")
@@ -176,7 +180,7 @@ class Operator:
             yield replace(once, large="one")
             twice, mixed = {**by, "uses": 2}, replace(once, pins=MIXED)
             yield replace(mixed, name="gradient_used_twice", meaning=TWICE, settings=twice)
-            for name in ("gradient_of_some", "gradient_strided", "gradient_after_other"):
+            for name in SAME_GRADIENT:
                 check = getattr(gradients, name)
                 yield Property(name, check, "", MIXED, (GRADIENT,), by, "no")
             for name in EXTREME:

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from benchmarks.verify.cases import Array, Case
-from benchmarks.verify.draw import Draw
+from benchmarks.verify.draw import REGIMES, Draw
 from benchmarks.verify.operators.attention import WEIGHTS
 from benchmarks.verify.operators.operator import Operator
 from reference import attention, neural_image_caption, recurrent
@@ -28,7 +28,31 @@ READ = (
 def gates(draw: Draw, d: int, inputs: int, prefix: str = "") -> dict[str, Array]:
     """The affine map T of an LSTM of ``d`` channels, from ``inputs`` channels and h_{t-1}."""
     found = draw.linear(f"{prefix}T", 4 * d, inputs + d)
+    if draw.regime == "remembers":
+        found[f"{prefix}T.bias"][: 2 * d] = OPEN
+        follow(found[f"{prefix}T.weight"][3 * d :, 0])
     return {name.replace("T.", ""): array for name, array in found.items()}
+
+
+OPEN = 12.0
+"""The argument of a gate that stays open."""
+LONG = {"regime": "remembers", "T": 60, "d": 2, "d_x": 2}
+"""Pins of sequences along which memory cells grow, then fall."""
+REMEMBERS = REGIMES["remembers"]
+
+
+def follow(weight: Array) -> None:
+    """Let an update be 1 or -1 as the input is."""
+    weight[:] = np.copysign(4, weight)
+
+
+def sequence(draw: Draw, T: int, d_x: int) -> Array:
+    """X: (T, d_x); in the regime "remembers" long 1 and then -1, and 1 in the last column."""
+    X = draw.inputs(T, d_x)
+    if draw.regime == "remembers":
+        X[:, -1] = 1
+        X[:, 0] = np.where(np.arange(T) < 2 * T // 3, 1, -1)
+    return X
 
 
 def channels(draw: Draw) -> int:
@@ -48,7 +72,7 @@ def memory_cell(draw: Draw, d: int) -> Array:
 
 def _sequence(draw: Draw, d: int) -> tuple[Array, dict[str, Array]]:
     d_x = draw.size("d_x", 4, large=(40, 130))
-    return draw.inputs(_steps(draw), d_x), gates(draw, d, d_x)
+    return sequence(draw, _steps(draw), d_x), gates(draw, d, d_x)
 
 
 def _cells(draw: Draw) -> Case:
@@ -67,7 +91,7 @@ def _attentive(draw: Draw) -> Case:
         draw.size("d_s", 4, large=(40, 130)),
     )
     n, d_a = draw.size("n", 5, large=(17, 33, 144)), draw.size("d_a", 3, large=(40,))
-    X, s = draw.inputs(_steps(draw), d_x), draw.inputs(n, d_s)
+    X, s = sequence(draw, _steps(draw), d_x), draw.inputs(n, d_s)
     parameters = gates(draw, d, d_x + d_s, "lstm.") | {
         "score.W_s": draw.array(d_a, d_s),
         "score.W_h": draw.array(d_a, d),
@@ -107,6 +131,10 @@ def _matrices(draw: Draw, d: int, d_x: int, names: str) -> dict[str, Array]:
         for source, wide in (("x", d_x), ("m", d)):
             found[f"W_{name}{source}"] = draw.linear("W", d, wide)["W.weight"]
         steepen(draw, found[f"W_{name}x"])
+    if draw.regime == "remembers":
+        for name in "if":
+            found[f"W_{name}x"][:, -1] = OPEN
+        follow(found["W_cx"][:, 0])
     return found
 
 
@@ -126,7 +154,7 @@ def _read_only_parameters(draw: Draw) -> tuple[int, dict[str, Array], str]:
 
 def _read_only(draw: Draw) -> Case:
     d_x, parameters, reading = _read_only_parameters(draw)
-    return draw.array(_steps(draw), d_x), parameters, reading
+    return sequence(draw, _steps(draw), d_x), parameters, reading
 
 
 def _captioners(draw: Draw) -> Case:
@@ -243,7 +271,7 @@ OPERATORS = (
         _sequences,
         {"arnet": (2,)},
         conventions=(GATES, ZEROS),
-        special={"one_step": ({"T": 1}, "a single step")},
+        special={"one_step": ({"T": 1}, "a single step"), "remembers": (LONG, REMEMBERS)},
         regimes=("zeros", "huge"),
         by=("X", "parameters"),
         sequences=1,
@@ -269,6 +297,7 @@ OPERATORS = (
         special={
             "one_step": ({"T": 1}, "a single step"),
             "one_vector": ({"n": 1}, "a single local information vector"),
+            "remembers": (LONG, REMEMBERS),
         },
         regimes=("zeros", "huge", "large_scores"),
         by=("X", "s", "parameters"),
@@ -292,6 +321,7 @@ OPERATORS = (
             ZEROS,
             "The new h is computed from the new c, before zoneout of either.",
         ),
+        special={"remembers": (LONG, REMEMBERS)},
         regimes=("huge",),
         by=("X", "parameters"),
         gates=(),
@@ -309,6 +339,7 @@ OPERATORS = (
         special={
             "state": ({"dropped": "state"}, "dropout of h_{t-1} in the gates"),
             "update": ({"dropped": "update"}, "dropout of g_t"),
+            "remembers": (LONG, REMEMBERS),
         },
         regimes=("huge",),
         by=("X", "parameters"),
@@ -346,6 +377,7 @@ OPERATORS = (
             "image": ({"reading": "image"}, "a unit that reads the image"),
             "previous_input": ({"reading": "previous_input"}, "equation 17 as printed"),
             "one_step": ({"T": 1}, "the image's step alone"),
+            "remembers": (LONG, REMEMBERS),
         },
         regimes=("zeros", "huge"),
         by=("X", "parameters"),

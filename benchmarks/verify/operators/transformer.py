@@ -102,7 +102,8 @@ def _layer_norms(draw: Draw) -> Case:
 def _feed_forwards(draw: Draw) -> Case:
     d, d_ff = draw.size("d", 6, large=(40, 130, 512)), draw.size("d_ff", 6, large=(130, 2048))
     L = draw.size("L", 6, large=(17, 33, 144, 200))
-    return draw.inputs(L, d), feed_forward(draw, d, d_ff)
+    # in "huge" hidden units pass the largest number of float16
+    return draw.inputs(L, d) * (16 if draw.regime == "huge" else 1), feed_forward(draw, d, d_ff)
 
 
 def _encoder_layers(draw: Draw) -> Case:
