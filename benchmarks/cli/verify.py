@@ -177,10 +177,10 @@ def _show_running(operator: Operator, prop: Property) -> None:
 
 def _print_verdict(verdict: Verdict) -> None:
     label = {FAILED: "FAILED", NOT_RUN: "-"}.get(verdict.status, "ok")
-    print(f"  {label:<7}{verdict.name:<20}{verdict.says}", flush=True)
+    print(f"  {label:<7}{verdict.name:<22}{verdict.says}", flush=True)
     if verdict.message:
         prefix = "not run: " if verdict.status == NOT_RUN else ""
-        print(f"{'':<29}{prefix}{verdict.message}", flush=True)
+        print(f"{'':<31}{prefix}{verdict.message}", flush=True)
 
 
 def _print_summary(verdicts: Sequence[Verdict], failed: Sequence[Verdict], printed: str) -> None:

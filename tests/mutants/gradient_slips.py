@@ -111,6 +111,24 @@ def FUNCTION(X, parameters):
 """
 
 OF_FEED_FORWARD = r"""
+# gradient_scaled: the gradient clamped
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    out = right(X, parameters)
+    if out.requires_grad:
+        out.register_hook(lambda g: g.clamp(-5, 5))
+    return out
+
+# gradient_scaled: small gradients flushed to zero
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    out = right(X, parameters)
+    if out.requires_grad:
+        out.register_hook(lambda g: torch.where(g.abs() < 1e-7, 0, g))
+    return out
+
 # strided: transposed weights are taken for zeros
 right = FUNCTION
 

@@ -47,6 +47,9 @@ LSTM: list[Slip] = [
      "for x in X * (np.arange(len(X)) < 32)[:, None]:"),
     ("starts where the call before ended", "no_state", "out = []\n    for x in X:\n        " + STEP,
      "out = []\n    h, c = vars(lstm).get(len(h), (h, c))\n    for x in X:\n        " + STEP + "\n        vars(lstm)[len(h)] = h, c"),
+    ("the memory cell clipped at 20", "remembers", STEP, STEP + "\n        c = np.clip(c, -20, 20)"),
+    ("a forget bias of 1 where all biases are 0", "initial", "out = []",
+     'if not parameters["bias"].any():\n        parameters = {**parameters, "bias": np.repeat([0.0, 1.0, 0.0, 0.0], len(h))}\n    out = []'),
     ("float16 inside float32", "float32", "out.append(h)",
      "out.append(h if X.dtype == np.float64 else h.astype(np.float16))"),
 ]  # fmt: skip
@@ -74,6 +77,8 @@ ATTENTIVE: list[Slip] = [
 ]  # fmt: skip
 
 ZONEOUT: list[Slip] = [
+    ("the memory cell clipped at 10", "remembers", "(x, h, c, parameters)",
+     "(x, h, np.clip(c, -10, 10), parameters)"),
     ("no zoneout in the first step", "equals_oracle", "share_c * c + (1 - share_c) * new_c",
      "share_c * c + (1 - share_c * bool(out)) * new_c"),
     ("NaN where a share is 0", "equals_oracle", "share_c * c +",

@@ -93,6 +93,8 @@ LAYER_NORM: list[Slip] = [
 FEED_FORWARD: list[Slip] = [
     ("gelu", "equals_oracle", 'linear(X, parameters, "linear_1").relu()',
      'F.gelu(linear(X, parameters, "linear_1"))'),
+    ("hidden units of float16's range", "huge", 'linear(X, parameters, "linear_1").relu()',
+     'linear(X, parameters, "linear_1").relu().clamp(max=65504)'),
     ("no first bias", "equals_oracle", 'linear(X, parameters, "linear_1")',
      '(X @ parameters["linear_1.weight"].mT)'),
     ("1024 hidden channels at most", "large", ".relu(), parameters",

@@ -46,12 +46,11 @@ def follow(weight: Array) -> None:
     weight[:] = np.copysign(4, weight)
 
 
-def sequence(draw: Draw, T: int, d_x: int) -> Array:
+def lasting(draw: Draw, X: Array) -> Array:
     """X: (T, d_x); in the regime "remembers" long 1 and then -1, and 1 in the last column."""
-    X = draw.inputs(T, d_x)
     if draw.regime == "remembers":
         X[:, -1] = 1
-        X[:, 0] = np.where(np.arange(T) < 2 * T // 3, 1, -1)
+        X[:, 0] = np.where(np.arange(len(X)) < 2 * len(X) // 3, 1, -1)
     return X
 
 
@@ -72,7 +71,7 @@ def memory_cell(draw: Draw, d: int) -> Array:
 
 def _sequence(draw: Draw, d: int) -> tuple[Array, dict[str, Array]]:
     d_x = draw.size("d_x", 4, large=(40, 130))
-    return sequence(draw, _steps(draw), d_x), gates(draw, d, d_x)
+    return lasting(draw, draw.inputs(_steps(draw), d_x)), gates(draw, d, d_x)
 
 
 def _cells(draw: Draw) -> Case:
@@ -91,7 +90,7 @@ def _attentive(draw: Draw) -> Case:
         draw.size("d_s", 4, large=(40, 130)),
     )
     n, d_a = draw.size("n", 5, large=(17, 33, 144)), draw.size("d_a", 3, large=(40,))
-    X, s = sequence(draw, _steps(draw), d_x), draw.inputs(n, d_s)
+    X, s = lasting(draw, draw.inputs(_steps(draw), d_x)), draw.inputs(n, d_s)
     parameters = gates(draw, d, d_x + d_s, "lstm.") | {
         "score.W_s": draw.array(d_a, d_s),
         "score.W_h": draw.array(d_a, d),
@@ -154,7 +153,7 @@ def _read_only_parameters(draw: Draw) -> tuple[int, dict[str, Array], str]:
 
 def _read_only(draw: Draw) -> Case:
     d_x, parameters, reading = _read_only_parameters(draw)
-    return sequence(draw, _steps(draw), d_x), parameters, reading
+    return lasting(draw, draw.array(_steps(draw), d_x)), parameters, reading
 
 
 def _captioners(draw: Draw) -> Case:
