@@ -125,7 +125,7 @@ def test_random_numbers_are_left_alone(data, tmp_path):
         ),
         (
             ["reproduce", "arnet", "--table", "5", "--out", "/proc/none/r.jsonl"],
-            "cannot be written",
+            "in a folder that can be written",
         ),
         (
             ["reproduce", "arnet", "--table", "5", "--work", __file__],

@@ -136,7 +136,7 @@ EXPANSION = (
         "factored: a projection's bias lost",
         "folding the key projection into the queries leaves out its bias",
         f"{FACTORED}:_transposed_M",
-        "None if key_bias is None else key_bias / root",
+        "None if key_bias is None else key_bias.to(precise) / root",
         "None",
         LAYER,
     ),
