@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from benchmarks.cli import main as cli
 from benchmarks.errors import InputError
-from benchmarks.run_folder import RunFolder, load_captioner
+from benchmarks.run_folder import RunFolder, load, load_captioner
 from tests.support.runs import (
     SIZES,
     CtrlC,
@@ -465,4 +465,4 @@ def test_a_best_checkpoint_later_than_the_last_is_replaced_by_the_one_before(who
             folder.drop_previous()
     folder.truncate_log(1)
     assert checkpoints.load(folder.best).state["step"] == 1
-    folder.check_log()
+    folder.check_log(load(folder.best))
