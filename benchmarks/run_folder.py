@@ -85,29 +85,28 @@ class RunFolder:
                     "is left as it is; expected the file, or another --out"
                 )
 
-    def check_log(self) -> None:
-        """Refuse a log, or a best checkpoint, of another run.
+    def check_log(self, checkpoint: Checkpoint) -> None:
+        """Refuse a checkpoint, the best or the last one, that is not of the log's run.
 
         Raises:
-            InputError: the log is none, or not what it was when a checkpoint was written.
+            InputError: the log is missing, damaged, or not what it was when the checkpoint was
+                written.
         """
         log = read_bytes(self.log, "the log of a training run")
-        self.read_log()
-        for path in (self.last, self.best):
-            mark = load(path).state.get("log") if path.exists() else None
-            if not mark or sha256(log[: mark["bytes"]]) == mark[_HASH]:
-                continue
-            if path == self.last:
-                raise InputError(
-                    f"{self.log}: not what it was when {path.name} was written: lines are "
-                    "missing; expected the file as the run wrote it, or another --out"
-                )
-            if len(log) >= mark["bytes"]:  # shorter: truncated since
-                raise InputError(
-                    f"{path}: of another run: {self.log.name} is not what it was when this "
-                    "checkpoint was written; expected the file as the run wrote it, or another "
-                    "folder"
-                )
+        self.read_log()  # names a damaged line
+        mark = checkpoint.state.get("log")
+        if not mark or sha256(log[: mark["bytes"]]) == mark[_HASH]:
+            return
+        if checkpoint.path == self.last:
+            raise InputError(
+                f"{self.log}: not what it was when {self.last.name} was written: lines are "
+                "missing; expected the file as the run wrote it, or another --out"
+            )
+        if len(log) >= mark["bytes"]:  # shorter: truncated since
+            raise InputError(
+                f"{checkpoint.path}: of another run: {self.log.name} is not what it was when this "
+                "checkpoint was written; expected the file as the run wrote it, or another folder"
+            )
 
     def _check_same(self, config: Mapping[str, Any]) -> None:
         old = _leaves(self.read_config())
@@ -250,7 +249,9 @@ class RunFolder:
                 be written.
         """
         kept = [record for record in self.read_log() if record["step"] <= step]
-        self.check_log()
+        for path in (self.last, self.best):
+            if path.exists():
+                self.check_log(load(path))
         with write_atomically(self.log) as file:
             file.writelines(json.dumps(_hashed(record)) + "\n" for record in kept)
         # the run was killed between writing the best checkpoint and the last one
@@ -323,7 +324,7 @@ def load_captioner(path: Path) -> tuple[BaseCaptioner, Vocabulary]:
     if path.is_dir() or folder.config.exists():
         folder.read_config()
     if path.is_dir() and folder.log.exists():
-        folder.check_log()
+        folder.check_log(checkpoint)
     vocabulary = folder.read_vocabulary()
     if checkpoint.state.get("vocabulary") != vocabulary.fingerprint:
         raise InputError(f"{checkpoint.path}: trained on other words than {folder.vocabulary}")
