@@ -44,6 +44,7 @@ REPEATING = (
     properties.same_objects,
     gradients.gradient_of_some,
     gradients.gradient_strided,
+    gradients.gradient_after_other,
     gradients.gradient_scaled,
 )
 """Checks that call the candidate several times on a case, and have half as many cases."""
