@@ -49,7 +49,7 @@ class RunFolder:
 
         Raises:
             InputError: it holds a run and ``resume`` is False; another run (differing fields are
-                named); a run without its configuration; or it cannot be written.
+                named); a run without its configuration or vocabulary; or it cannot be written.
         """
         if self.config.exists():
             self._check_same(config)
@@ -57,6 +57,9 @@ class RunFolder:
             if self.best_or_last and not resume:
                 raise InputError(f"{self.path}: holds a run already, expected --resume")
             self._check_last()
+            words = vocabulary.fingerprint
+            if self.best_or_last and self.read_vocabulary().fingerprint != words:
+                raise InputError(f"{self.vocabulary}: not the run's own, expected another --out")
         elif self.last.exists() or self.best.exists():
             raise InputError(
                 f"{self.config}: missing beside a run's checkpoints, which are left as they are; "
@@ -86,12 +89,17 @@ class RunFolder:
                 )
 
     def check_log(self, checkpoint: Checkpoint) -> None:
-        """Refuse a checkpoint, the best or the last one, that is not of the log's run.
+        """Refuse a checkpoint, the best or the last one, that is not of this run.
 
         Raises:
-            InputError: the log is missing, damaged, or not what it was when the checkpoint was
-                written.
+            InputError: it was written with another configuration; the log is missing, damaged, or
+                not what it was when the checkpoint was written.
         """
+        if checkpoint.state.get("run", self._run) != self._run:
+            raise InputError(
+                f"{checkpoint.path}: of another run than {self.config.name}; expected the files of "
+                "one run, or another folder"
+            )
         log = read_bytes(self.log, "the log of a training run")
         self.read_log()  # names a damaged line
         mark = checkpoint.state.get("log")
@@ -137,6 +145,14 @@ class RunFolder:
         del config[_HASH]
         return config
 
+    @property
+    def _run(self) -> str | None:
+        """The hash of what does not change in the configuration; None without one."""
+        if not self.config.exists():
+            return None
+        fixed = {k: v for k, v in _leaves(self.read_config()).items() if k not in _FREE}
+        return sha256(json.dumps(fixed, sort_keys=True).encode())
+
     def read_vocabulary(self) -> Vocabulary:
         """The run's vocabulary.
 
@@ -161,7 +177,7 @@ class RunFolder:
         """Save the checkpoint ``path``, best or last, and keep the old one as the previous.
 
         The previous one is a hard link; a file system without hard links keeps none. The checkpoint
-        has the length and hash of the log so far.
+        has the hash of the configuration, and the length and hash of the log so far.
 
         Raises:
             InputError: the folder cannot be written, or the disk is full.
@@ -172,7 +188,8 @@ class RunFolder:
                 _previous(path).hardlink_to(path)
         try:
             log = read_bytes(self.log, "the log of a training run")
-            save(path, model, {**state, "log": {"bytes": len(log), _HASH: sha256(log)}})
+            mark = {"bytes": len(log), _HASH: sha256(log)}
+            save(path, model, {**state, "run": self._run, "log": mark})
         except InputError:
             if kept:
                 _previous(path).unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from benchmarks import records
 from benchmarks.records import PUBLISHED, Record
 from benchmarks.report import build, equations, evidence, html, markdown
+from benchmarks.report.document import TARGET
 
 MARK = "<xss onload='x'>|\n| a |</td></script>[x](javascript:x)[y](//foreign.example/y)`\"y a$x^{$b"
 
@@ -75,11 +76,20 @@ def formulas_once():
         yield
 
 
+def without_code(text):
+    # of CommonMark: a run of backticks that no backslash escapes ends at the next of its length
+    return re.sub(r"(?<![`\\])(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
+
+
 @given(st.text("`<\\a", max_size=12))
 def test_markup_is_text_beside_any_backticks(text):
-    # of CommonMark: a run of backticks that no backslash escapes ends at the next of its length
-    written, code = markdown.inline(text), re.compile(r"(?<![`\\])(`+)(?!`).*?(?<!`)\1(?!`)")
-    assert "<" not in code.sub("", written)
+    assert "<" not in without_code(markdown.inline(text))
+
+
+@given(st.lists(st.sampled_from(["](", "(//e)", "(b.html)", *"[]()`\\ /a"]), max_size=14))
+def test_a_link_is_within_the_site_beside_any_brackets(parts):
+    written = without_code(markdown.inline("".join(parts)))
+    assert not re.search(rf"\](?=\()(?!{TARGET})", written)
 
 
 @settings(max_examples=12)

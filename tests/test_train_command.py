@@ -436,9 +436,10 @@ def test_a_folder_that_lost_its_configuration_or_its_best_checkpoint_is_not_used
     assert main(*words, folder.last) == 0
 
 
-def test_the_best_checkpoint_of_another_run_is_refused(whole, tmp_path, capsys):
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_the_best_checkpoint_of_another_run_is_refused(whole, tmp_path, capsys, epochs):
     other = tmp_path / "other"
-    assert main(*TRAIN, "--seed", 5, "--out", other) == 0
+    assert main(*TRAIN, "--seed", 5, "--epochs", epochs, "--out", other) == 0
     folder = RunFolder(tmp_path / "run")
     shutil.copytree(whole, folder.path)
     shutil.copy(other / "best.safetensors", folder.best)
@@ -451,6 +452,34 @@ def test_the_best_checkpoint_of_another_run_is_refused(whole, tmp_path, capsys):
         assert f"error: {folder.best}: of another run" in error
         assert error.count("\n") == 1
     assert {path: path.read_bytes() for path in folder.path.iterdir()} == kept
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_a_configuration_or_vocabulary_that_the_run_did_not_write_is_refused(
+    whole, tmp_path, capsys
+):
+    other = tmp_path / "other"
+    assert main(*TRAIN, "--seed", 5, "--out", other) == 0
+    run = RunFolder(tmp_path / "run")
+    caption = ["caption", *DATA, "--out", tmp_path / "out.json", "--checkpoint", run.path]
+    resume = [*TRAIN, "--resume", "--out", run.path]
+    foreign, words = (other / "config.json").read_bytes(), run.vocabulary.name
+    for name, content, commands, said in [
+        ("config.json", foreign, [caption], "of another run than config.json"),
+        (words, b'{"words": ["a"]}', [caption, resume], f"{run.vocabulary}"),
+        (words, b'{"words"', [caption, resume], f"{run.vocabulary}: not valid JSON"),
+        (words, None, [caption, resume], f"{run.vocabulary}: no such file"),
+    ]:
+        shutil.rmtree(run.path, ignore_errors=True)
+        shutil.copytree(whole, run.path)
+        (run.path / name).unlink()
+        if content is not None:
+            (run.path / name).write_bytes(content)
+        capsys.readouterr()
+        for command in commands:
+            assert main(*command) == 2
+            error = capsys.readouterr().err
+            assert said in error and error.count("\n") == 1
     assert not (tmp_path / "out.json").exists()
 
 

@@ -14,8 +14,11 @@ from typing import Any
 
 from benchmarks.records import Record
 
-LINK = r"\[((?:[^\[\]]|\[[^\]]*\])+)\]\((?!/)([\w./#-]+)\)"
-"""A link within the site; ``//host`` would be another's."""
+TARGET = r"\((?!/)([\w./#-]+)\)"
+"""The target of a link within the site; ``//host`` would be another's."""
+
+LINK = rf"\[((?:[^\[\]]|\[[^\]]*\])+)\]{TARGET}"
+"""A link within the site."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.report.document import (
     LINK,
+    TARGET,
     Block,
     Box,
     Cell,
@@ -21,16 +22,17 @@ from benchmarks.report.document import (
 )
 from benchmarks.typeset import typeset
 
+_CODE = r"((?<![`\\])`[^`]+`(?!`))"
+
 
 def inline(text: str) -> str:
     """Text as Markdown, with tags and foreign links escaped."""
-    parts = re.split(r"((?<![`\\])`[^`]+`(?!`))", re.sub(r"\s*\n\s*", " ", text))
+    parts = re.split(_CODE, re.sub(r"\s*\n\s*", " ", text))
     # code is shown as it is; other backticks are escaped
     for character, entity in {"&": "&amp;", "<": "&lt;", "`": "&#96;"}.items():
         parts[::2] = (part.replace(character, entity) for part in parts[::2])
-    text = "".join(parts)
-    text = typeset(re.sub(rf"(?!{LINK})\[([^\]]*)\]\(", r"[\3]\\(", text))
-    return re.sub(LINK, _link, text)
+    parts[::2] = (re.sub(rf"\](?=\()(?!{TARGET})", r"]\\", part) for part in parts[::2])
+    return re.sub(LINK, _link, typeset("".join(parts)))
 
 
 def _link(found: re.Match[str]) -> str:
