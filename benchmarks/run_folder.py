@@ -80,12 +80,12 @@ class RunFolder:
 
     def _check_last(self) -> None:
         """Refuse a missing last checkpoint, unless the run was killed at its first validation."""
-        if self.best.exists() and not self.last.exists():
+        if self.log.exists() and not self.last.exists():
             validated = [entry for entry in self.read_log() if entry["kind"] == "validation"]
             if validated[1:]:
                 raise InputError(
-                    f"{self.last}: missing, though the run went on after {self.best.name}, which "
-                    "is left as it is; expected the file, or another --out"
+                    f"{self.last}: missing, though the run went on after a validation; nothing is "
+                    "changed; expected the file, or another --out"
                 )
 
     def check_log(self, checkpoint: Checkpoint) -> None:

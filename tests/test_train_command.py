@@ -228,16 +228,17 @@ def test_missing_lines_of_a_log_are_noticed(whole, tmp_path, capsys):
         assert f"{folder.log}: not what it was when last" in capsys.readouterr().err
 
 
-def test_a_run_that_lost_its_last_checkpoint_is_not_trained_over(whole, tmp_path, capsys):
+def test_a_run_that_lost_its_checkpoints_is_not_trained_over(whole, tmp_path, capsys):
     folder = RunFolder(tmp_path / "run")
     shutil.copytree(whole, folder.path)
-    folder.last.unlink()
-    kept = {path: path.read_bytes() for path in folder.path.iterdir()}
-    assert main(*TRAIN, "--out", folder.path) == 2
-    assert "holds a run already" in capsys.readouterr().err
-    assert main(*TRAIN, "--out", folder.path, "--resume") == 2
-    assert f"{folder.last}: missing, though the run went on" in capsys.readouterr().err
-    assert {path: path.read_bytes() for path in folder.path.iterdir()} == kept
+    for lost, said in ((folder.last, "holds a run already"), (folder.best, "missing, though")):
+        lost.unlink()
+        kept = {path: path.read_bytes() for path in folder.path.iterdir()}
+        assert main(*TRAIN, "--out", folder.path) == 2
+        assert said in capsys.readouterr().err
+        assert main(*TRAIN, "--out", folder.path, "--resume") == 2
+        assert f"{folder.last}: missing, though the run went on" in capsys.readouterr().err
+        assert {path: path.read_bytes() for path in folder.path.iterdir()} == kept
 
 
 def test_more_epochs_go_on_from_a_finished_run(whole, tmp_path):

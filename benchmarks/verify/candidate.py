@@ -117,9 +117,10 @@ class BaseCandidate:
     ) -> tuple[list[Any], Any]:
         """Gradients of the sum of ``weights * output`` with respect to each of ``places``.
 
-        With ``uses=2`` the function is called twice on the same arguments before one backward pass;
-        with ``then`` it is called on these arguments, too, before the backward pass. ``layout`` is
-        that of the arrays and of the upstream gradient.
+        With ``uses=2`` the function is called twice on the same arguments before the backward pass,
+        which runs twice, unless it raises the second time; the mean is returned. With ``then`` it
+        is called on these arguments, too, before the backward pass. ``layout`` is that of the
+        arrays and of the upstream gradient.
 
         Returns:
             The gradients and the output.

@@ -165,12 +165,23 @@ class Torch(NumPy):
         before = upstream.clone()
         # not a constant, as of an empty caption
         outputs = [one for one in outputs if one.requires_grad]
-        if outputs:
-            self.torch.autograd.backward(outputs, [upstream] * len(outputs))
+
+        def backward() -> list[Any]:
+            if outputs:
+                of = outputs, [upstream] * len(outputs)
+                self.torch.autograd.backward(*of, retain_graph=uses > 1)
+            found = [(get(case, place), get(case, place).grad) for place in places]
+            for x, _ in found:
+                x.grad = None
+            return [np.zeros(x.shape) if dx is None else self.to_numpy(dx) for x, dx in found]
+
+        gradients = backward()
+        if uses > 1:
+            with contextlib.suppress(RuntimeError):  # it may release what it saved
+                again = zip(gradients, backward(), strict=True)
+                gradients = [(one + other) / 2 for one, other in again]
         if not self.torch.equal(upstream, before):
             raise ValueError("the backward pass changed the upstream gradient in place")
-        found = [(get(case, place), get(case, place).grad) for place in places]
-        gradients = [np.zeros(x.shape) if dx is None else self.to_numpy(dx) for x, dx in found]
         return [*gradients, output]
 
     def share_memory(self, one: Any, other: Any) -> bool:

@@ -10,6 +10,26 @@ def FUNCTION(X, parameters):
     out = right(X, parameters)
     return out + 1 if out.requires_grad else out
 
+# gradient_used_twice: a backward pass that overwrites what was saved
+class Norm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, X, weight, bias):
+        v, m = torch.var_mean(X, -1, correction=0, keepdim=True)
+        r = torch.rsqrt(v + 1e-5)
+        n = (X - m) * r
+        ctx.saved = n, r, weight
+        return n * weight + bias
+
+    @staticmethod
+    def backward(ctx, g):
+        n, r, weight = ctx.saved
+        h = g * weight
+        dX = r * (h - h.mean(-1, keepdim=True) - n * (h * n).mean(-1, keepdim=True))
+        return dX, n.mul_(g).sum(0), g.sum(0)
+
+def FUNCTION(X, parameters):
+    return Norm.apply(X, parameters["weight"], parameters["bias"])
+
 # gradient_strided: a backward pass for contiguous gradients alone
 right = FUNCTION
 
@@ -111,6 +131,16 @@ def FUNCTION(X, parameters):
 """
 
 OF_FEED_FORWARD = r"""
+# large: hidden units after the last whole tile of 256 lost
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    n = len(parameters["linear_1.bias"])
+    n = n // 256 * 256 or n
+    tiled = {"linear_2.weight": parameters["linear_2.weight"][:, :n]}
+    tiled |= {f"linear_1.{of}": parameters[f"linear_1.{of}"][:n] for of in ("weight", "bias")}
+    return right(X, {**parameters, **tiled})
+
 # gradient_scaled: the gradient clamped
 right = FUNCTION
 

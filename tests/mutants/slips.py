@@ -193,6 +193,9 @@ BEAM: list[Slip] = [
     ("impossible words are taken", "impossible_words", "if p > -np.inf", "if True"),
     ("4 beams at most", "large", "[:beam_size]", "[:min(beam_size, 4)]"),
     ("128 words at most", "large", "if p > -np.inf", "if p > -np.inf and token <= 128"),
+    ("the best 4 of each 1,024 words", "large", "in enumerate(next_log_probs(tokens))",
+     "in enumerate(np.concatenate([np.where(b >= np.sort(b)[-4 if len(b) == 1024 else -8 :][:1], b, -np.inf)"
+     " for b in np.split(next_log_probs(tokens), range(1024, 10000, 1024))]))"),
     ("5 hypotheses at most", "large", "[:num_return]", "[:min(num_return, 5)]"),
     ("finished hypotheses are dropped", "equals_oracle", "                grown.append((tokens, total))\n                continue",
      "                continue"),

@@ -44,6 +44,7 @@ SPECIAL: Mapping[str, tuple[Pins, str]] = {
 LARGE: tuple[Pins, ...] = (
     {"V": 10_000, "max_length": 4, "beam_size": 3, "long_captions": True, "log_probs": "distinct"},
     {"V": 40, "max_length": 5, "beam_size": 8, "num_return": 8},
+    {"V": 10_000, "max_length": 3, "beam_size": 8, "num_return": 8, "log_probs": "sorted"},
 )
 LONG_CAPTION: Pins = {"max_length": 40, "long_captions": True, "log_probs": "distinct"}
 LONG = (
@@ -63,6 +64,8 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
     if numbers == "ties":
         return -draw.random.integers(1, 4, shape) / 2 - rare
     table = -draw.random.integers(1, 2**22, shape) / 2**20 - rare
+    if numbers == "sorted":  # the likeliest words are neighbours
+        return np.roll(np.sort(table), draw.random.integers(shape[-1]), axis=-1)
     if numbers == "early_end":
         table[..., end] /= 4
         return table
@@ -268,11 +271,11 @@ OPERATORS = (
         lambda draw: _beam_searches(draw)[:-1],
         "A finished hypothesis keeps its place, and nothing that comes later can take it.",
         TIES,
-        "The score is the sum; all hypotheses, the best first.",
+        "The score is the sum; all hypotheses, the best first, of equal ones the finished first.",
         ENDS,
         equations={"lstm_readonly": ("beam search",)},
         special=SPECIAL,
-        sizes=(LARGE[0], LONG_CAPTION),
+        sizes=(LARGE[0], LARGE[-1], LONG_CAPTION),
     ),
     _search(
         "grid_beam_search",

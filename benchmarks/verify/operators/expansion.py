@@ -5,7 +5,13 @@ from __future__ import annotations
 from benchmarks.verify import properties
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.operators.operator import EXACT, NORMAL_RANGE, Operator, Property
+from benchmarks.verify.operators.operator import (
+    EXACT,
+    NORMAL_RANGE,
+    UNEVEN,
+    Operator,
+    Property,
+)
 from reference import expansion
 
 PSI = "Psi divides each row by its sum plus an epsilon of 1e-9."
@@ -91,6 +97,7 @@ OPERATORS = (
             {"L": 33, "d": 40, "group_0": 65, "groups": 1},
             {"L": 144, "d": 130, "group_0": 65, "groups": 2},
             {"L": 144, "d": 512, "group_0": 64, "groups": 1},
+            {"L": 17, "d": UNEVEN, "group_0": 65, "groups": 1},
             {"groups": 5, **{f"group_{i}": 32 << i for i in range(5)}},
         ),
     ),
@@ -128,6 +135,7 @@ OPERATORS = (
         sizes=(
             {"L": 20, "d": 130, "N_E": 16, "causal": True},
             {"L": 33, "d": 512, "N_E": 16, "causal": True},
+            {"L": 17, "d": UNEVEN, "N_E": 16, "causal": True},
         ),
     ),
 )

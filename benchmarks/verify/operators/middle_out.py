@@ -163,7 +163,7 @@ OPERATORS = (
         sequences=2,
         rows=False,
         empty=False,
-        sizes=({"n": 144, "d": 130, "d_c": 130},),
+        sizes=({"n": 144, "d": 130, "d_c": 130}, {"n": 33, "d": 512, "d_c": 512}),
     ),
     Operator(
         "middle_out_step",
@@ -187,7 +187,10 @@ OPERATORS = (
         regimes=("huge", "large_scores"),
         by=("h", "c", "e", "memory", "outputs", "states", "parameters"),
         gates=("c",),
-        sizes=({"kind": "dual", "written": 40, "d": 130, "d_c": 130},),
+        sizes=(
+            {"kind": "dual", "written": 40, "d": 130, "d_c": 130},
+            {"kind": "dual", "written": 17, "d": 512, "d_c": 512, "d_e": 512},
+        ),
     ),
     Operator(
         "middle_out_captioner",
@@ -205,7 +208,10 @@ OPERATORS = (
         },
         regimes=("huge", "large_scores"),
         by=("memory", "h", "c", "parameters"),
-        sizes=({"kind": "dual", "left": 20, "right": 20, "d": 130, "d_c": 130},),
+        sizes=(
+            {"kind": "dual", "left": 20, "right": 20, "d": 130, "d_c": 130},
+            {"kind": "dual", "left": 5, "right": 5, "d": 512, "d_c": 512, "d_e": 512},
+        ),
     ),
     Operator(
         "middle_out_loss",
@@ -219,7 +225,10 @@ OPERATORS = (
         conventions=(GATES, WEIGHTS, SCORE, ORDER, TURNS, READS),
         regimes=("huge", "large_scores"),
         by=("memory", "h", "c", "parameters"),
-        sizes=({"kind": "dual", "left": 20, "right": 20, "d": 130, "d_c": 130},),
+        sizes=(
+            {"kind": "dual", "left": 20, "right": 20, "d": 130, "d_c": 130},
+            {"kind": "dual", "left": 5, "right": 5, "d": 512, "d_c": 512, "d_e": 512},
+        ),
     ),
     Operator(
         "symmetric_sequence",

@@ -32,7 +32,7 @@ STATE = "no state is carried from one padded batch to the next"
 
 LOW = "in low precision the error is at most twice the literal form's, plus 2 roundings"
 
-TWICE = "two calls on the same arguments before one backward pass give twice the derivatives"
+TWICE = "two calls before a backward pass give twice the derivatives, a second pass the same"
 
 SAME_GRADIENT = ("gradient_of_some", "gradient_strided", "gradient_after_other", "gradient_scaled")
 """Properties that compare a candidate's gradient with its own."""
@@ -46,6 +46,10 @@ PADDING = (0.0, 1000.0, np.nan, np.inf)
 TORCH, GRADIENT, BATCHES = "torch", "gradient", "batches"
 HOLES, PROJECT, WRITABLE = "holes", "project", "writable"
 """Requirements of properties on a candidate."""
+
+
+UNEVEN = 600
+"""A width beyond tiles of 512, and no multiple of 16."""
 
 
 @dataclass(frozen=True)

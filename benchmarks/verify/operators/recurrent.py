@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import REGIMES, Draw
 from benchmarks.verify.operators.attention import WEIGHTS
-from benchmarks.verify.operators.operator import Operator
+from benchmarks.verify.operators.operator import UNEVEN, Operator
 from reference import attention, neural_image_caption, recurrent
 from reference.primitives import Integers, Mask, Parameters, select
 from reference.recurrent import State, unroll, zero_state
@@ -260,6 +260,7 @@ OPERATORS = (
         regimes=("zeros", "huge"),
         by=("x", "h", "c", "parameters"),
         gates=("h", "c"),
+        sizes=({"d": UNEVEN, "d_x": UNEVEN},),
     ),
     Operator(
         "lstm",
@@ -275,7 +276,7 @@ OPERATORS = (
         by=("X", "parameters"),
         sequences=1,
         gates=(),
-        sizes=({"T": 20, "d": 512, "d_x": 512}, {"T": 40, "d": 512}),
+        sizes=({"T": 20, "d": 512, "d_x": 512}, {"T": 40, "d": 512}, {"T": 5, "d": UNEVEN}),
     ),
     Operator(
         "attentive_lstm",
@@ -304,7 +305,7 @@ OPERATORS = (
         sequences=2,
         rows=False,
         empty=False,
-        sizes=({"T": 20, "d": 512, "n": 144},),
+        sizes=({"T": 20, "d": 512, "n": 144}, {"T": 5, "d": UNEVEN}),
     ),
     Operator(
         "zoneout",
@@ -324,7 +325,7 @@ OPERATORS = (
         regimes=("huge",),
         by=("X", "parameters"),
         gates=(),
-        sizes=({"T": 40, "d": 512},),
+        sizes=({"T": 40, "d": 512}, {"T": 5, "d": UNEVEN}),
     ),
     Operator(
         "recurrent_dropout",
@@ -343,7 +344,7 @@ OPERATORS = (
         regimes=("huge",),
         by=("X", "parameters"),
         gates=(),
-        sizes=({"T": 40, "d": 512},),
+        sizes=({"T": 40, "d": 512}, {"T": 5, "d": UNEVEN}),
     ),
     Operator(
         "read_only_lstm_cell",
@@ -359,6 +360,7 @@ OPERATORS = (
         regimes=("zeros", "huge"),
         by=("x", "m", "c", "read", "parameters"),
         gates=("c", "read"),
+        sizes=({"d": UNEVEN},),
     ),
     Operator(
         "read_only_lstm",
@@ -383,7 +385,7 @@ OPERATORS = (
         sequences=1,
         holes=None,
         gates=("X",),
-        sizes=({"T": 40, "d": 512},),
+        sizes=({"T": 40, "d": 512}, {"T": 5, "d": UNEVEN}),
     ),
     Operator(
         "read_only_captioner",

@@ -8,7 +8,7 @@ from benchmarks.verify import properties
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.operators import attention, expansion
-from benchmarks.verify.operators.operator import ALL, NORMAL_RANGE, Operator, Property
+from benchmarks.verify.operators.operator import ALL, NORMAL_RANGE, UNEVEN, Operator, Property
 from reference import primitives, transformer
 from reference.primitives import Integers, Parameters
 
@@ -163,6 +163,10 @@ NORM = "Layer norms have the biased variance and an epsilon of 1e-5."
 PRE_NORM = "Each part is x + part(norm(x)); with aoa there is no feed-forward."
 
 
+PRINTED: Pins = {"num_heads": 8, "d_k": 64, "d_ff": 2048}
+"""ExpansionNet's sizes."""
+
+
 def _layer(decodes: bool) -> Operator:
     arguments = ("X", "memory") if decodes else ("X",)
     where = "memory: (L, d), the encoder's output. " if decodes else ""
@@ -189,6 +193,7 @@ def _layer(decodes: bool) -> Operator:
         rows=not decodes,
         empty=not decodes,
         dtypes=NORMAL_RANGE,
+        sizes=({"L": 17, **PRINTED}, {"L": 17, "d_ff": UNEVEN}),
     )
 
 
@@ -205,7 +210,7 @@ OPERATORS = (
         regimes=("zeros", "huge"),
         by=("X", "parameters"),
         dtypes=ALL,
-        sizes=({"L": 144, "d": 512},),
+        sizes=({"L": 144, "d": 512}, {"L": 17, "d": UNEVEN}),
     ),
     Operator(
         "feed_forward",
@@ -218,7 +223,7 @@ OPERATORS = (
         regimes=("zeros", "huge"),
         by=("X", "parameters"),
         dtypes=ALL,
-        sizes=({"L": 144, "d": 512, "d_ff": 2048},),
+        sizes=({"L": 144, "d": 512, "d_ff": 2048}, {"L": 17, "d": UNEVEN, "d_ff": UNEVEN}),
     ),
     _layer(decodes=False),
     _layer(decodes=True),
@@ -246,5 +251,6 @@ OPERATORS = (
         regimes=("huge", "large_scores"),
         by=("features", "parameters"),
         dtypes=NORMAL_RANGE,
+        sizes=({"L": 9, "T": 5, "layers": 1, **PRINTED},),
     ),
 )
