@@ -273,7 +273,8 @@ CALLED = (
     "A rounding of an output is a unit of its largest entry, plus its largest change when every "
     f"input and every operation's result changes by a unit: {FLOAT64:g} in float64, one in the "
     f"last place in lower precision ({', '.join(LOWER)}). The literal form's are its most over "
-    "many cases. Values count, not dtypes: outputs in float64 for arguments in float32 are right.",
+    "many cases. Values count, not dtypes: outputs in float64 for arguments in float32 are right. "
+    "A tanh changes by a unit of 1. Gradients are of float64 and float32, never of 16 bits.",
 )
 TOLERANCES = (
     ("quantity", "dtype", "tolerance", "relative to"),
@@ -286,6 +287,7 @@ TOLERANCES = (
     ("earlier outputs, scores", "float64", f"{FLOAT64:g}", "the largest of them"),
     ("BLEU, Self-BLEU", "float64", f"{SMOOTHED:g}", "absolute"),
     ("directional derivative", "float64", f"{DIFFERENCES:g}", "itself"),
+    ("the same, in a regime", "float64", f"{DIFFERENCES:g}", "itself, the largest output or 1"),
     ("directional derivative", "float32", f"{FLOAT32_GRADIENT:g}", "itself or the largest output"),
     ("gradient", "float32", f"{FLOAT32_GRADIENT:g}", "its largest entry in float64"),
 )

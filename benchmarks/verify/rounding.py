@@ -74,13 +74,16 @@ def perturbed(
 ) -> tuple[Any, list[bytes]]:
     """The oracle's result with random relative errors up to ``unit`` of all inputs and operations.
 
-    Also returns which denominators are empty sums.
+    That of a tanh is absolute: computed by exponentials, it has the rounding error of 1. Also
+    returns which denominators are empty sums.
     """
     random, empty = np.random.default_rng(seed), []
 
     def off(x: Array, ufunc: Any = None, *inputs: Any) -> Any:
         if ufunc is np.divide:
             empty.append((np.abs(inputs[1]) < EMPTY).tobytes())
+        if ufunc is np.tanh:
+            return x + random.uniform(-unit, unit, x.shape)
         return x * random.uniform(1 - unit, 1 + unit, x.shape)
 
     hooked = _hooking(off)

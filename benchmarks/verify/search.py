@@ -46,8 +46,11 @@ REPEATING = (
     gradients.gradient_strided,
     gradients.gradient_after_other,
     gradients.gradient_scaled,
+    gradients.gradient_float32,
+    gradients.gradient_in_regime,
 )
-"""Checks that call the candidate several times on a case, and have half as many cases."""
+"""Checks with half as many cases: they call the candidate several times on each, or repeat another
+check in a regime."""
 
 SEEDS = 3
 """Number of seeds that a smaller size is tried with."""
@@ -160,15 +163,16 @@ def draws(
 
     In one large case all sizes that can exceed ``TILED`` are ``TILED``; sizes with smaller maxima,
     such as heads, and the batch size (up to ``TILED``) have their own cases. With ``MANY`` small
-    cases there is also a case with all sizes at their least large value, up to ``MODERATE``, and
-    one for each size at its largest; with fewer there is at most one of these.
+    cases there is also a case with all sizes at their least large value, up to ``MODERATE``, one
+    for each size at its largest, and some properties have the operator's ``sizes``; with fewer
+    there is at most one of these.
     """
     seeds = np.random.default_rng([seed, *prop.name.encode()])
 
     def draw(pins: Pins) -> Draw:
         return Draw(int(seeds.integers(2**63)), **{**prop.pins, **pins})
 
-    if prop.check in REPEATING and examples >= 2 * MANY:
+    if (prop.check in REPEATING or "uses" in prop.settings) and examples >= 2 * MANY:
         examples //= 2
     only_large = prop.large == "all"
     small = [draw({}) for _ in range(20 if only_large else examples)]
@@ -203,12 +207,11 @@ def draws(
     if examples >= MANY:
         least = {name: min(values) for name, values in sizes.items() if min(values) <= MODERATE}
         together += [least, *({name: value} for name, value in most.items())]
+        together += operator.sizes if prop.large == "one" else ()
     elif prop.large == "one" and most:
         name = [*most][int(seeds.integers(len(most)))]
         having = next(one for one in small if name in one.chosen)
         together.append({**having.chosen, name: most[name]})
-    if prop.large == "one":
-        together += operator.sizes
     yield from (draw({**pins, **of}) for of in together)
 
 

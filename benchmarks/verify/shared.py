@@ -22,8 +22,11 @@ class Shared:
     """
 
     def __init__(self, value: Any) -> None:
-        with tempfile.TemporaryFile() as file:
-            self.descriptor = os.dup(file.fileno())
+        if hasattr(os, "memfd_create"):  # Linux
+            self.descriptor = os.memfd_create("arguments")
+        else:
+            with tempfile.TemporaryFile() as file:
+                self.descriptor = os.dup(file.fileno())
         buffers: list[pickle.PickleBuffer] = []
         self._pickled = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
         parts = [buffer.raw() for buffer in buffers]

@@ -15,8 +15,8 @@ from reference import attention
 from reference.primitives import Parameters
 
 WEIGHTS = (
-    "Weights of a softmax add up to 1 within the rounding of 1: exp(s - logsumexp(s)) in float32 "
-    "does not, since it has the rounding of logsumexp(s)."
+    "Weights of a softmax add up to 1 within the rounding of 1: exp(s - logsumexp(s)) and "
+    "exp(log_softmax(s)) in float32 do not, since they have the rounding of the exponent."
 )
 
 

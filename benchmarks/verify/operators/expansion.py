@@ -134,6 +134,7 @@ OPERATORS = (
         project_dtypes=("float16",),
         sizes=(
             {"L": 20, "d": 130, "N_E": 16, "causal": True},
+            {"L": 200, "d": 6, "N_E": 33},
             {"L": 33, "d": 512, "N_E": 16, "causal": True},
             {"L": 17, "d": UNEVEN, "N_E": 16, "causal": True},
         ),

@@ -60,7 +60,7 @@ def layer(
 
 
 def _hidden(draw: Draw) -> int:
-    return draw.size("d_ff", 3, large=(130,))
+    return draw.size("d_ff", 3, large=(130, 2050))
 
 
 def _stack(
@@ -100,7 +100,7 @@ def _layer_norms(draw: Draw) -> Case:
 
 
 def _feed_forwards(draw: Draw) -> Case:
-    d, d_ff = draw.size("d", 6, large=(40, 130, 512)), draw.size("d_ff", 6, large=(130, 2048))
+    d, d_ff = draw.size("d", 6, large=(40, 130, 512)), draw.size("d_ff", 6, large=(130, 2050))
     L = draw.size("L", 6, large=(17, 33, 144, 200))
     # in "huge" hidden units pass the largest number of float16
     return draw.inputs(L, d) * (16 if draw.regime == "huge" else 1), feed_forward(draw, d, d_ff)
@@ -163,10 +163,6 @@ NORM = "Layer norms have the biased variance and an epsilon of 1e-5."
 PRE_NORM = "Each part is x + part(norm(x)); with aoa there is no feed-forward."
 
 
-PRINTED: Pins = {"num_heads": 8, "d_k": 64, "d_ff": 2048}
-"""ExpansionNet's sizes."""
-
-
 def _layer(decodes: bool) -> Operator:
     arguments = ("X", "memory") if decodes else ("X",)
     where = "memory: (L, d), the encoder's output. " if decodes else ""
@@ -193,7 +189,7 @@ def _layer(decodes: bool) -> Operator:
         rows=not decodes,
         empty=not decodes,
         dtypes=NORMAL_RANGE,
-        sizes=({"L": 17, **PRINTED}, {"L": 17, "d_ff": UNEVEN}),
+        sizes=({"L": 17, "num_heads": 8, "d_k": 64},),
     )
 
 
@@ -251,6 +247,5 @@ OPERATORS = (
         regimes=("huge", "large_scores"),
         by=("features", "parameters"),
         dtypes=NORMAL_RANGE,
-        sizes=({"L": 9, "T": 5, "layers": 1, **PRINTED},),
     ),
 )
