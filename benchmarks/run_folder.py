@@ -269,6 +269,11 @@ class RunFolder:
         for path in (self.last, self.best):
             if path.exists():
                 self.check_log(load(path))
+        if self.last.exists() and load(self.last).state.get("best") and not self.best.exists():
+            raise InputError(
+                f"{self.best}: missing, though the run was validated; nothing is changed; expected "
+                "the file, or another --out"
+            )
         with write_atomically(self.log) as file:
             file.writelines(json.dumps(_hashed(record)) + "\n" for record in kept)
         # the run was killed between writing the best checkpoint and the last one

@@ -456,9 +456,7 @@ def test_the_best_checkpoint_of_another_run_is_refused(whole, tmp_path, capsys, 
     assert not (tmp_path / "out.json").exists()
 
 
-def test_a_configuration_or_vocabulary_that_the_run_did_not_write_is_refused(
-    whole, tmp_path, capsys
-):
+def test_a_file_that_the_run_did_not_write_is_refused(whole, tmp_path, capsys):
     other = tmp_path / "other"
     assert main(*TRAIN, "--seed", 5, "--out", other) == 0
     run = RunFolder(tmp_path / "run")
@@ -470,6 +468,7 @@ def test_a_configuration_or_vocabulary_that_the_run_did_not_write_is_refused(
         (words, b'{"words": ["a"]}', [caption, resume], f"{run.vocabulary}"),
         (words, b'{"words"', [caption, resume], f"{run.vocabulary}: not valid JSON"),
         (words, None, [caption, resume], f"{run.vocabulary}: no such file"),
+        (run.best.name, None, [caption, resume], f"{run.best}: missing, though the run"),
     ]:
         shutil.rmtree(run.path, ignore_errors=True)
         shutil.copytree(whole, run.path)

@@ -40,17 +40,18 @@ def by_row(records: Sequence[Record]) -> dict[str, list[Record]]:
 def shared(*rows: Sequence[Record]) -> list[tuple[Record, ...]]:
     """For each seed that all rows have, in order, the record of each row.
 
-    Records of one seed are paired: they trained on the same data in the same order.
+    Records of one seed, of as many images, are paired: they trained on the same data in the same
+    order.
     """
-    by_seed = [{tuple(r.seeds): r for r in runs} for runs in rows]
+    by_seed = [{(tuple(r.seeds), r.n or 0): r for r in runs} for runs in rows]
     seeds = sorted(set.intersection(*map(set, by_seed)))
     return [tuple(of_row[seed] for of_row in by_seed) for seed in seeds]
 
 
 def numbers(records: Sequence[Record], column: str) -> Array:
-    """Numbers by image, (records, images), if all records have them; else values, (records,)."""
-    found = [_per_image(record, column) for record in records]
-    if all(each is not None for each in found):
+    """Numbers by image, (records, images), if all records have as many; else values, (records,)."""
+    found = [each for record in records if (each := _per_image(record, column)) is not None]
+    if len(found) == len(records) and len({len(each) for each in found}) == 1:
         return np.array(found)
     return np.array([record.values[column] for record in records])
 

@@ -50,16 +50,17 @@ EMPTY = (BLANK, NEITHER)
 
 
 def sources(made: Sequence[Record[Any]]) -> list[Source]:
-    """A table's records, grouped by data and form: converged forms first, then by status.
+    """A table's records, by data, their number and form: converged forms first, then by status.
 
     A converged form of a single row is not put first, as it compares with nothing. Counts, which
     have no data, join predictions.
     """
     computed = PREDICTED if any(r.status == PREDICTED for r in made) else ""
 
-    def place(record: Record[Any]) -> tuple[str, str, str]:
+    def place(record: Record[Any]) -> tuple[str, str, str, int]:
         status = record.status if record.data.name else computed or record.status
-        return getattr(record.details, "form", None) or "", status, record.data.name
+        n = (record.n or 0) if record.data.name else 0
+        return getattr(record.details, "form", None) or "", status, record.data.name, n
 
     ordered = sorted(
         grouped(made, place).items(),
@@ -67,11 +68,11 @@ def sources(made: Sequence[Record[Any]]) -> list[Source]:
             of[0][0] != BEST_FORM or len({r.what.row for r in of[1]}) == 1,
             STATUSES.index(of[0][1]),
             -len(of[1]),
-            -max(r.n or 0 for r in of[1]),
+            -of[0][3],
             of[0][2],
         ),
     )
-    return [Source(_label(found), status, found) for (_, status, _), found in ordered]
+    return [Source(_label(found), status, found) for (_, status, *_), found in ordered]
 
 
 def _label(made: Sequence[Record[Any]]) -> str:
