@@ -56,7 +56,7 @@ class RunFolder:
             # a run without a checkpoint may be overwritten
             if self.best_or_last and not resume:
                 raise InputError(f"{self.path}: holds a run already, expected --resume")
-            self._check_last()
+            self._check_checkpoints()
             words = vocabulary.fingerprint
             if self.best_or_last and self.read_vocabulary().fingerprint != words:
                 raise InputError(f"{self.vocabulary}: not the run's own, expected another --out")
@@ -78,8 +78,13 @@ class RunFolder:
                 self.discard()
             raise
 
-    def _check_last(self) -> None:
-        """Refuse a missing last checkpoint, unless the run was killed at its first validation."""
+    def _check_checkpoints(self) -> None:
+        """Refuse a run that lost one, unless it was killed at its first validation."""
+        if self.last.exists() and not self.best.exists() and load(self.last).state.get("best"):
+            raise InputError(
+                f"{self.best}: missing, though the run was validated; nothing is changed; expected "
+                "the file, or another --out"
+            )
         if self.log.exists() and not self.last.exists():
             validated = [entry for entry in self.read_log() if entry["kind"] == "validation"]
             if validated[1:]:
@@ -269,11 +274,6 @@ class RunFolder:
         for path in (self.last, self.best):
             if path.exists():
                 self.check_log(load(path))
-        if self.last.exists() and load(self.last).state.get("best") and not self.best.exists():
-            raise InputError(
-                f"{self.best}: missing, though the run was validated; nothing is changed; expected "
-                "the file, or another --out"
-            )
         with write_atomically(self.log) as file:
             file.writelines(json.dumps(_hashed(record)) + "\n" for record in kept)
         # the run was killed between writing the best checkpoint and the last one
