@@ -228,6 +228,8 @@ def changed_run(place, folder, change):
     shutil.copytree(place / "run", folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(run_folder._hashed(change(config))))
+    run, model = run_folder.RunFolder(folder), run_folder.load_captioner(place / "run")[0]
+    run.save(run.best, model, run_folder.load(run.best).state)
     return folder
 
 
