@@ -66,6 +66,7 @@ IMPORTED_LATE = (
 )
 NEW_PYTHON = 10
 """A trial in so many starts Python anew."""
+DAMAGES = ("flipped", "cut", "missing", "of another run")
 JUNK = ("", ".", "-1", "nan", "1e99", "\u00e9", "nowhere", "/dev/null/x", "[]", "0", "%s", "a b")
 FILES = (".json", ".svg")
 VARYING = r'"(time|seconds)": ["\d][^,\n]*'
@@ -342,18 +343,26 @@ class Campaign:
         return "survived" if "survived" in ends else "wrong: both were refused"
 
     def damaged(self, name: str, folder: Path) -> str:
-        """A file that it reads is cut, or a bit of it flipped: of a command that reads none, its
-        own result of before."""
+        """A file that it reads is cut, missing, of another run, or a bit of it flipped: of a
+        command that reads none, its own result of before."""
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         if not files:
             self.run(name, folder)
             files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         path = self.random.choice(files)
-        data = bytearray(path.read_bytes())
-        if data:
+        data, how = bytearray(path.read_bytes()), self.random.choice(DAMAGES)
+        other = self.whole / "other" / path.name
+        if how == "missing":
+            path.unlink()
+        elif how == "of another run" and path.parent.name == "run":
+            if not other.exists():
+                words = TRAIN.replace("--out run", "--seed 1 --epochs 3 --out other")
+                assert not self.finish(self.start(["train", *words.split()], self.whole)).returncode
+            shutil.copy(other, path)
+        elif data:
             at = self.random.randrange(len(data))
             data[at] ^= 1 << self.random.randrange(8)
-            path.write_bytes(data[: self.random.choice([at, len(data)])])
+            path.write_bytes(data[: at if how == "cut" else len(data)])
         done = self.run(name, folder, COMMANDS[name].again if name == "train" else "")
         end = self.judged(name, folder, done)
         if done.returncode == 0 and path.relative_to(folder).parts[0] in STRANGERS:
