@@ -79,8 +79,17 @@ class RunFolder:
             raise
 
     def _check_checkpoints(self) -> None:
-        """Refuse a run that lost one, unless it was killed at its first validation."""
-        if self.last.exists() and not self.best.exists() and load(self.last).state.get("best"):
+        """Refuse those of another run, and a lost one after the run's first validation."""
+        found = {path: load(path) for path in (self.last, self.best) if path.exists()}
+        for checkpoint in found.values():
+            self.check_log(checkpoint)
+        last = found[self.last].state if self.last in found else {}
+        if last and "training" not in last:
+            raise InputError(
+                f"{self.last}: a best checkpoint, from which no run can be resumed; nothing is "
+                "changed; expected the file as the run wrote it, or another --out"
+            )
+        if last.get("best") and self.best not in found:
             raise InputError(
                 f"{self.best}: missing, though the run was validated; nothing is changed; expected "
                 "the file, or another --out"
@@ -93,18 +102,26 @@ class RunFolder:
                     "changed; expected the file, or another --out"
                 )
 
-    def check_log(self, checkpoint: Checkpoint) -> None:
-        """Refuse a checkpoint, the best or the last one, that is not of this run.
+    def check_run(self, checkpoint: Checkpoint) -> None:
+        """Refuse a checkpoint of another configuration.
 
         Raises:
-            InputError: it was written with another configuration; the log is missing, damaged, or
-                not what it was when the checkpoint was written.
+            InputError: it is of another run.
         """
         if checkpoint.state.get("run", self._run) != self._run:
             raise InputError(
                 f"{checkpoint.path}: of another run than {self.config.name}; expected the files of "
                 "one run, or another folder"
             )
+
+    def check_log(self, checkpoint: Checkpoint) -> None:
+        """Refuse a checkpoint, the best or the last one, that is not of this run.
+
+        Raises:
+            InputError: as `check_run`; the log is missing, damaged, or not what it was when the
+                checkpoint was written.
+        """
+        self.check_run(checkpoint)
         log = read_bytes(self.log, "the log of a training run")
         self.read_log()  # names a damaged line
         mark = checkpoint.state.get("log")
@@ -345,8 +362,10 @@ def load_captioner(path: Path) -> tuple[BaseCaptioner, Vocabulary]:
         )
     if path.is_dir() or folder.config.exists():
         folder.read_config()
-    if path.is_dir() and folder.log.exists():
-        folder.check_log(checkpoint)
+    if path.is_dir():
+        folder.check_run(checkpoint)
+        if folder.log.exists():
+            folder.check_log(checkpoint)
     vocabulary = folder.read_vocabulary()
     if checkpoint.state.get("vocabulary") != vocabulary.fingerprint:
         raise InputError(f"{checkpoint.path}: trained on other words than {folder.vocabulary}")

@@ -86,10 +86,14 @@ def test_markup_is_text_beside_any_backticks(text):
     assert "<" not in without_code(markdown.inline(text))
 
 
-@given(st.lists(st.sampled_from(["](", "(//e)", "(b.html)", *"[]()`\\ /a"]), max_size=14))
+PIECES = ["](", "[a]: //e", "(//e)", "(b.html)", "\r", *"[]()`\\ /a\n"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14))
 def test_a_link_is_within_the_site_beside_any_brackets(parts):
     written = without_code(markdown.inline("".join(parts)))
     assert not re.search(rf"\](?=\()(?!{TARGET})", written)
+    assert not re.search(r"[\n\r]|^\s*\[[^\[\]]+\]:", written)
 
 
 @settings(max_examples=12)

@@ -469,6 +469,7 @@ def test_a_file_that_the_run_did_not_write_is_refused(whole, tmp_path, capsys):
         (words, b'{"words"', [caption, resume], f"{run.vocabulary}: not valid JSON"),
         (words, None, [caption, resume], f"{run.vocabulary}: no such file"),
         (run.best.name, None, [caption, resume], f"{run.best}: missing, though the run"),
+        (run.last.name, (whole / run.best.name).read_bytes(), [resume], "a best checkpoint, from"),
     ]:
         shutil.rmtree(run.path, ignore_errors=True)
         shutil.copytree(whole, run.path)

@@ -27,7 +27,10 @@ _CODE = r"((?<![`\\])`[^`]+`(?!`))"
 
 def inline(text: str) -> str:
     """Text as Markdown, with tags and foreign links escaped."""
-    parts = re.split(_CODE, re.sub(r"\s*\n\s*", " ", text))
+    text = re.sub(r"\s*[\n\r]\s*", " ", text)
+    if text.lstrip().startswith("[") and "]:" in text:
+        text = "\\" + text.lstrip()  # else a definition of a link, [name]: target
+    parts = re.split(_CODE, text)
     # code is shown as it is; other backticks are escaped
     for character, entity in {"&": "&amp;", "<": "&lt;", "`": "&#96;"}.items():
         parts[::2] = (part.replace(character, entity) for part in parts[::2])
