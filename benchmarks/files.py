@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -100,6 +101,8 @@ def all_or_nothing(folder: Path) -> Iterator[None]:
 
 
 SCRATCH = "captionbench-"
+DAY = 24 * 60 * 60.0
+"""In seconds."""
 LONGEST = 230
 """The longest name of a file to write, in bytes: temporary names are longer."""
 T = TypeVar("T")
@@ -107,11 +110,18 @@ T = TypeVar("T")
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A temporary folder, removed at the end of the block, or after a kill by the next call."""
+    """A temporary folder, removed at the end of the block, or after a kill by the next call.
+
+    Those of SPICE, which have no lock, are removed by a call a day later.
+    """
     for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
         with suppress(OSError), (left / ".lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(left)
+    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}spice-*"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > DAY:
+                shutil.rmtree(left)
     with tempfile.TemporaryDirectory(prefix=SCRATCH) as name:
         folder = Path(name)
         # locked before it gets the name that other processes look for

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import nullcontext
 
@@ -170,3 +171,14 @@ def test_a_folder_that_another_process_has_is_refused_by_its_number(tmp_path):
     owner.communicate("")
     with files.locked(tmp_path / "run", wait=False):
         pass
+
+
+def test_a_folder_that_spice_left_goes_after_a_day(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    names = ("captionbench-spice-old", "captionbench-spice-new", "captionbench-mine")
+    for name in names:
+        (tmp_path / name).mkdir()
+    for name in (names[0], names[2]):
+        os.utime(tmp_path / name, (0, 0))
+    with files.scratch_folder():
+        assert sorted(p.name for p in tmp_path.iterdir() if p.name in names) == sorted(names[1:])
