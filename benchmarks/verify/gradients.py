@@ -89,6 +89,16 @@ def gradient_after_other(
     assert_same_gradients(candidate, oracle, case, places, then)
 
 
+def gradient_same_array(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
+    """With one array for the first two arguments its gradient is the sum of theirs."""
+    X, _, *rest = case
+    first, second = (place for place in float_arrays(case) if place[0] in (0, 1))
+    weights = direction(np.shape(oracle(X, X, *rest)))
+    parts, _ = candidate.gradient((X, X.copy(), *rest), weights, [first, second])
+    whole, _ = candidate.gradient((X, X, *rest), weights, [first])
+    assert_derivative(whole[0], parts[0] + parts[1], "gradient")
+
+
 def gradient_scaled(
     candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
 ) -> None:

@@ -7,10 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.verify import properties
+from benchmarks.verify import gradients, properties
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.operators.operator import ALL, EXACT, MIXED, Operator, Property
+from benchmarks.verify.operators.operator import (
+    ALL,
+    EXACT,
+    GRADIENT,
+    MIXED,
+    TORCH,
+    Operator,
+    Property,
+)
 from reference import attention
 from reference.primitives import Parameters
 
@@ -86,6 +94,12 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
             Property("causality", properties.causal_keys, pins={"causal": True}),
             Property("broadcast", properties.broadcast, pins=EXACT),
             Property("same_array", properties.same_array, pins=MIXED),
+            Property(
+                "gradient_same_array",
+                gradients.gradient_same_array,
+                needs=(GRADIENT, TORCH),
+                large="no",
+            ),
         ),
         by=("X", "Y", "parameters"),
         sequences=2,
