@@ -362,10 +362,9 @@ def load_captioner(path: Path) -> tuple[BaseCaptioner, Vocabulary]:
         )
     if path.is_dir() or folder.config.exists():
         folder.read_config()
-    if path.is_dir():
         folder.check_run(checkpoint)
-        if folder.log.exists():
-            folder.check_log(checkpoint)
+    if path.is_dir() and folder.log.exists():
+        folder.check_log(checkpoint)
     vocabulary = folder.read_vocabulary()
     if checkpoint.state.get("vocabulary") != vocabulary.fingerprint:
         raise InputError(f"{checkpoint.path}: trained on other words than {folder.vocabulary}")

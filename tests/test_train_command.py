@@ -452,6 +452,7 @@ def test_the_best_checkpoint_of_another_run_is_refused(whole, tmp_path, capsys, 
         error = capsys.readouterr().err
         assert f"error: {folder.best}: of another run" in error
         assert error.count("\n") == 1
+    assert main(*caption, folder.best) == 2
     assert {path: path.read_bytes() for path in folder.path.iterdir()} == kept
     assert not (tmp_path / "out.json").exists()
 

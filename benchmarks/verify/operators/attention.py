@@ -110,7 +110,7 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
         dtypes=ALL,
         sizes=(
             {"M": 20, "N": 144, "num_heads": 8, "d_k": 16},
-            {"M": 144, "N": 144, "num_heads": 8, "d_k": 64},
+            {"M": 144, "N": 144, "num_heads": 8, "d_k": 64, "causal": True},
         ),
     )
 

@@ -64,7 +64,8 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
     if numbers == "ties":
         return -draw.random.integers(1, 4, shape) / 2 - rare
     table = -draw.random.integers(1, 2**22, shape) / 2**20 - rare
-    if numbers == "sorted":  # the likeliest words are neighbours
+    if numbers == "sorted":  # the likeliest first words are neighbours, and one follows each
+        table[..., 1:, :, :] = 64 * (table - table.max(-1, keepdims=True))[..., 1:, :, :]
         return np.roll(np.sort(table), draw.random.integers(shape[-1]), axis=-1)
     if numbers == "early_end":
         table[..., end] /= 4

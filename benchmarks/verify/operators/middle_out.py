@@ -211,6 +211,7 @@ OPERATORS = (
         sizes=(
             {"kind": "dual", "left": 20, "right": 20, "d": 130, "d_c": 130},
             {"kind": "dual", "left": 5, "right": 5, "d": 512, "d_c": 512, "d_e": 512},
+            {"left": 5, "right": 5, "V": 10_000},
         ),
     ),
     Operator(
@@ -228,6 +229,7 @@ OPERATORS = (
         sizes=(
             {"kind": "dual", "left": 20, "right": 20, "d": 130, "d_c": 130},
             {"kind": "dual", "left": 5, "right": 5, "d": 512, "d_c": 512, "d_e": 512},
+            {"left": 5, "right": 5, "V": 10_000},
         ),
     ),
     Operator(
