@@ -284,13 +284,9 @@ class RunFolder:
         """Remove entries after ``step``, and an unfinished line; returns the entries kept.
 
         Raises:
-            InputError: the file is no log, lacks entries from before the last checkpoint, or cannot
-                be written.
+            InputError: the file is no log, or cannot be written.
         """
         kept = [record for record in self.read_log() if record["step"] <= step]
-        for path in (self.last, self.best):
-            if path.exists():
-                self.check_log(load(path))
         with write_atomically(self.log) as file:
             file.writelines(json.dumps(_hashed(record)) + "\n" for record in kept)
         # the run was killed between writing the best checkpoint and the last one

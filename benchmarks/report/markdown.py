@@ -22,15 +22,13 @@ from benchmarks.report.document import (
 )
 from benchmarks.typeset import typeset
 
-_CODE = r"((?<![`\\])`[^`]+`(?!`))"
-
 
 def inline(text: str) -> str:
     """Text as Markdown, with tags and foreign links escaped."""
     text = re.sub(r"\s*[\n\r]\s*", " ", text)
     if text.lstrip().startswith("[") and "]:" in text:
         text = "\\" + text.lstrip()  # else a definition of a link, [name]: target
-    parts = re.split(_CODE, text)
+    parts = re.split(r"((?<![`\\])`[^`]+`(?!`))", text)
     # code is shown as it is; other backticks are escaped
     for character, entity in {"&": "&amp;", "<": "&lt;", "`": "&#96;"}.items():
         parts[::2] = (part.replace(character, entity) for part in parts[::2])

@@ -11,24 +11,23 @@ def FUNCTION(X, parameters):
     return out + 1 if out.requires_grad else out
 
 # gradient_used_twice: a backward pass that overwrites what was saved
-class Norm(torch.autograd.Function):
+right = FUNCTION
+
+class Scale(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, X, weight, bias):
-        v, m = torch.var_mean(X, -1, correction=0, keepdim=True)
-        r = torch.rsqrt(v + 1e-5)
-        n = (X - m) * r
-        ctx.saved = n, r, weight
-        return n * weight + bias
+    def forward(ctx, x, weight):
+        ctx.saved = x.clone(), weight
+        return x * weight
 
     @staticmethod
     def backward(ctx, g):
-        n, r, weight = ctx.saved
-        h = g * weight
-        dX = r * (h - h.mean(-1, keepdim=True) - n * (h * n).mean(-1, keepdim=True))
-        return dX, n.mul_(g).sum(0), g.sum(0)
+        x, weight = ctx.saved
+        return g * weight, x.mul_(g).sum(0)
 
 def FUNCTION(X, parameters):
-    return Norm.apply(X, parameters["weight"], parameters["bias"])
+    weight, bias = parameters["weight"], parameters["bias"]
+    plain = {"weight": torch.ones_like(weight), "bias": torch.zeros_like(bias)}
+    return Scale.apply(right(X, plain), weight) + bias
 
 # gradient_strided: a backward pass for contiguous gradients alone
 right = FUNCTION
