@@ -6,18 +6,24 @@ from functools import partial
 import pytest
 
 from benchmarks.verify.candidate import Candidate
+from benchmarks.verify.cases import float_arrays
 from benchmarks.verify.conformance import FAILED, conformance_test
+from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS
 from tests.mutants import right
 
-RIGHT = {f"{one.operator}-{one.where}": one for one in right.candidates()}
+RIGHT = {f"{one.operator}-{one.where}-{one.framework}": one for one in right.candidates()}
 SLIPS = {
     name: one for name, one in RIGHT.items() if "slip" in inspect.signature(one.function).parameters
 }
 
 
-def test_every_operator_has_one():
+def test_every_operator_has_one_and_those_of_arrays_one_of_each_framework():
     assert {one.operator for one in RIGHT.values()} == {*OPERATORS}
+    has_both = {one.operator for one in RIGHT.values() if one.framework == "torch"}
+    of_arrays = {name for name, of in OPERATORS.items() if float_arrays(of.case(Draw()))}
+    assert of_arrays <= has_both
+    assert of_arrays <= {one.operator for one in RIGHT.values() if one.framework == "numpy"}
 
 
 @pytest.mark.parametrize("name", RIGHT)

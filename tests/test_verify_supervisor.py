@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.verify import process
 from benchmarks.verify.supervisor import confines
 from tests.support.strangers import verdicts, written
 
@@ -110,3 +111,14 @@ def test_a_judge_that_ends_before_the_answer_leaves_nothing_and_no_noise():
             assert select.select([ours], [], [], 60)[0]
             ours.close()
             assert (server.communicate(timeout=60)[1], server.returncode) == (b"", 0)
+
+
+def test_a_stopped_fork_server_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(process, "START_TIMEOUT", 0.2)
+    monkeypatch.setattr(process, "EXIT_TIMEOUT", 0.2)
+    server = process._ForkServer()
+    server.process.send_signal(signal.SIGSTOP)
+    with tempfile.TemporaryFile() as output, pytest.raises(TimeoutError):
+        server.fork(output.fileno())
+    server.close()
+    assert server.process.returncode == -signal.SIGKILL

@@ -202,7 +202,8 @@ def _print_summary(verdicts: Sequence[Verdict], failed: Sequence[Verdict], print
     for verdict in verdicts:
         sizes |= {name: max(size, sizes.get(name, 0)) for name, size in verdict.sizes.items()}
     of = ", ".join(f"{name} {size}" for name, size in sizes.items())
-    print(f"{passed} of {passed + len(failed)} properties passed" + (of and f"; sizes to {of}"))
+    largest = of and f"; largest sizes, not all in one case: {of}"
+    print(f"{passed} of {passed + len(failed)} properties passed{largest}")
 
 
 def _verify_own(arguments: argparse.Namespace) -> int:

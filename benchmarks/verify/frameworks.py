@@ -1,7 +1,7 @@
 """Convert NumPy arrays to a candidate's framework (NumPy, PyTorch or JAX) and back.
 
-``layout`` is the memory layout: "plain" (contiguous), "broadcast" (one row repeated with stride
-zero, if all rows are equal), or one of ``NON_CONTIGUOUS``: "strided" (every second entry of a
+``layout`` is the memory layout: "plain" (contiguous), "broadcast" (stride zero along each axis on
+which all entries are equal), or one of ``NON_CONTIGUOUS``: "strided" (every second entry of a
 larger array), "columns" (the first entries of each row of a larger array) or "transposed".
 """
 
@@ -26,13 +26,14 @@ class NotAnArrayError(TypeError):
 Function = Callable[..., Any]
 
 
-def _one_row(array: Any) -> tuple[slice, ...] | None:
-    """The index of the first row if all rows are equal (of a batch of one too); else None."""
-    for axis in range(array.ndim - 1):
-        if array.shape[axis] > 1:
-            row = (*[slice(None)] * axis, slice(0, 1))
-            return row if bool((array == array[row]).all()) else None
-    return None
+def _distinct(array: Any) -> tuple[slice, ...]:
+    """The index of one entry along each axis on which all are equal, and of all along others."""
+
+    def index(axis: int) -> slice:
+        one = array.shape[axis] > 1 and bool((array == array.take([0], axis)).all())
+        return slice(1) if one else slice(None)
+
+    return tuple(map(index, range(array.ndim)))
 
 
 class NumPy:
@@ -43,7 +44,7 @@ class NumPy:
     def from_numpy(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
         """Convert a NumPy array, also a 16-bit one; without ``copy`` only if needed."""
         if layout == "broadcast":
-            return np.broadcast_to(array[_one_row(array)].copy(), array.shape)
+            return np.broadcast_to(array[_distinct(array)].copy(), array.shape)
         if layout in NON_CONTIGUOUS and array.ndim:
             if layout == "transposed":
                 axes = (-1, -2) if array.ndim > 1 else (0, 0)
@@ -116,7 +117,7 @@ class Torch(NumPy):
         else:
             tensor = torch.from_numpy(array)
         if layout == "broadcast":
-            return tensor[_one_row(array)].clone().to(self.device).expand(tensor.shape)
+            return tensor[_distinct(array)].clone().to(self.device).expand(tensor.shape)
         tensor = tensor.to(self.device)
         if layout in NON_CONTIGUOUS and tensor.ndim:
             if layout == "strided":
@@ -246,8 +247,7 @@ FRAMEWORKS: dict[str, Callable[[str], NumPy]] = {
 def from_numpy(framework: NumPy, value: Any, layout: str = "plain", copy: bool = True) -> Any:
     """Convert every array in ``value`` to the framework; mappings and lists are copied."""
     if isinstance(value, np.ndarray):
-        plain = layout == "broadcast" and _one_row(value) is None
-        return framework.from_numpy(value, "plain" if plain else layout, copy)
+        return framework.from_numpy(value, layout, copy)
     if isinstance(value, Mapping):
         return {key: from_numpy(framework, item, layout, copy) for key, item in value.items()}
     if isinstance(value, list):

@@ -80,6 +80,18 @@ def gradient_strided(
     assert_same_gradients(candidate, oracle, case, places, *layouts)
 
 
+def gradient_of_sum(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
+) -> None:
+    """The gradient of the output's sum, one number with strides of zero, is that of ones."""
+    places = [place for place in float_arrays(case) if place[0] in by]
+    ones = np.ones(np.shape(oracle(*case)))
+    measured = partial(flat_gradient, candidate, places)
+    found, expected = measured(case, ones, "broadcast"), measured(case, ones)
+    with decidable(oracle, case, by, measured):
+        assert_derivative(found, expected, "gradient", dtype_of(case))
+
+
 def gradient_after_other(
     candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
 ) -> None:
@@ -109,6 +121,21 @@ def gradient_scaled(
     plain = measured(case, upstream)
     for size in (2.0**17, 2.0**-27):
         found = measured(case, size * upstream) / size
+        with decidable(oracle, case, by, measured):
+            assert_derivative(found, plain, "gradient", dtype_of(case))
+
+
+def gradient_of_parts(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
+) -> None:
+    """Gradients of some rows of the output, and of the others, add up to that of all."""
+    places = [place for place in float_arrays(case) if place[0] in by]
+    measured = partial(flat_gradient, candidate, places)
+    upstream = direction(np.shape(oracle(*case)))
+    plain, rows = measured(case, upstream), len(np.atleast_1d(upstream))
+    for chosen in (np.arange(rows) == rows - 1, np.arange(rows) % 2 == 0):
+        of = chosen.reshape(-1, *[1] * (upstream.ndim - 1)) if upstream.ndim else chosen[0]
+        found = measured(case, upstream * of) + measured(case, upstream * ~of)
         with decidable(oracle, case, by, measured):
             assert_derivative(found, plain, "gradient", dtype_of(case))
 
@@ -167,10 +194,14 @@ def gradient_float32(
 
 
 def flat_gradient(
-    candidate: BaseCandidate, places: Sequence[Place], case: Case, upstream: Array
+    candidate: BaseCandidate,
+    places: Sequence[Place],
+    case: Case,
+    upstream: Array,
+    layout: str = "plain",
 ) -> Array:
     """The candidate's gradient by the arrays at ``places``, as one vector."""
-    return _flat(candidate.gradient(case, upstream, places)[0])
+    return _flat(candidate.gradient(case, upstream, places, layout=layout)[0])
 
 
 def _flat(arrays: Iterable[Array]) -> Array:

@@ -42,6 +42,9 @@ CALL_TIMEOUT = 30.0
 MEMORY = 4 * 2**30
 """Default memory limit of a worker in bytes, besides shared memory."""
 
+START_TIMEOUT = 120.0
+"""Seconds in which a worker must have been forked, and the fork server have imported PyTorch."""
+
 EXIT_TIMEOUT = 5.0
 """Seconds to wait for processes to exit before they are killed."""
 
@@ -82,6 +85,7 @@ class _ForkServer:
         ours, theirs = socket.socketpair()
         socket.send_fds(self.control, [b"!"], [theirs.fileno(), output])
         theirs.close()
+        self.control.settimeout(START_TIMEOUT)
         answer = self.control.recv(8)
         if len(answer) != 8:
             raise EOFError
@@ -108,10 +112,13 @@ def fork_server() -> _ForkServer:
 def _forked(output: int) -> tuple[int, socket.socket]:
     try:
         return fork_server().fork(output)
-    except (OSError, EOFError):  # a candidate has killed the fork server
+    except (OSError, EOFError):  # a candidate has killed or stopped the fork server
         fork_server().close()
         fork_server.cache_clear()
+    try:
         return fork_server().fork(output)
+    except (OSError, EOFError) as error:
+        raise InputError(f"no worker process could be started: {error!r}") from error
 
 
 class Isolated(BaseCandidate):

@@ -43,6 +43,8 @@ REPEATING = (
     properties.no_state,
     properties.same_objects,
     gradients.gradient_of_some,
+    gradients.gradient_of_parts,
+    gradients.gradient_of_sum,
     gradients.gradient_strided,
     gradients.gradient_after_other,
     gradients.gradient_scaled,

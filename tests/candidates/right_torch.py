@@ -202,3 +202,11 @@ def radam(theta, gradients, learning_rates, beta_1, beta_2, epsilon, published):
             theta = theta - lr * step
         out.append(theta)
     return torch.stack(out)
+
+
+def sentence_log_probability(log_probs, words):
+    return log_probs.gather(1, words[:, None]).sum()
+
+
+def negative_log_likelihood(log_probs, words):
+    return F.nll_loss(log_probs, words[1:], reduction="sum")

@@ -463,12 +463,10 @@ def FUNCTION(x, h, c, parameters):
 """
 
 
-def mutants_of(
-    text: str, operator: str = "layer_norm", is_detected: bool = False
-) -> Iterator[Mutant]:
+def mutants_of(text: str, operator: str = "layer_norm", **options: bool) -> Iterator[Mutant]:
     for part in re.split(r"^# ", text, flags=re.MULTILINE)[1:]:
         caught_by, slip, code = re.fullmatch(r"(\w+): (.*?)\n(.*)", part, re.DOTALL).groups()
-        yield Mutant(operator, slip, caught_by, "", code, is_detected=is_detected)
+        yield Mutant(operator, slip, caught_by, "", code, **options)
 
 
 CHEATS = [

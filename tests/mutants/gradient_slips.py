@@ -1,6 +1,7 @@
 """Slips in how a candidate is called: while a gradient is recorded, again, or with views."""
 
 from tests.mutants.cheats import mutants_of
+from tests.mutants.recurrent_gradient_slips import RECURRENT_GRADIENTS
 
 OF_LAYER_NORM = r"""
 # gradient: another value while a gradient is recorded
@@ -40,6 +41,30 @@ class Same(torch.autograd.Function):
     @staticmethod
     def backward(ctx, g):
         return g if g.is_contiguous() else torch.zeros_like(g)
+
+def FUNCTION(X, parameters):
+    return Same.apply(right(X, parameters))
+
+# gradient_of_parts: a gradient of zero is taken for one that is missing
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    out = right(X, parameters)
+    if out.requires_grad:
+        out.register_hook(lambda g: torch.where(g == 0, 1, g))
+    return out
+
+# gradient_of_sum: a gradient with strides of zero is taken for zeros
+right = FUNCTION
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return torch.zeros_like(g) if 0 in g.stride() else g
 
 def FUNCTION(X, parameters):
     return Same.apply(right(X, parameters))
@@ -216,4 +241,5 @@ GRADIENTS = [
     *mutants_of(OF_STATIC_EXPANSION, "static_expansion"),
     *mutants_of(OF_STATIC_WITH_HOLES, "static_expansion"),
     *mutants_of(OF_ATTENTION, "multi_head_attention"),
+    *RECURRENT_GRADIENTS,
 ]

@@ -10,9 +10,19 @@ from types import ModuleType
 from benchmarks.verify.conformance import Verdict, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Limits
-from tests.candidates import decoding, middle_out, objectives, recurrent, right_torch, right_words
+from tests.candidates import (
+    decoding,
+    middle_out,
+    middle_out_torch,
+    objectives,
+    recurrent,
+    recurrent_torch,
+    right_torch,
+    right_words,
+)
 
-MODULES = (right_torch, right_words, recurrent, middle_out, objectives, decoding)
+NUMPY = (right_words, recurrent, middle_out, objectives, decoding)
+TORCH = (right_torch, recurrent_torch, middle_out_torch)
 
 EXAMPLES = 100
 
@@ -29,6 +39,7 @@ class Mutant:
         new: what stands in its place.
         within: the function whose text it is, if not the operator's.
         is_detected: whether the kit must find its framework.
+        is_torch: whether its right candidate is the one in PyTorch, where there are two.
     """
 
     operator: str
@@ -38,6 +49,7 @@ class Mutant:
     new: str
     within: str = ""
     is_detected: bool = False
+    is_torch: bool = False
 
     @property
     def name(self) -> str:
@@ -49,7 +61,7 @@ class Mutant:
         """The right candidate's; None if the kit must find it."""
         if self.is_detected:
             return None
-        return "torch" if self._module() is right_torch else "numpy"
+        return "torch" if self._module() in TORCH else "numpy"
 
     def text(self) -> str:
         """The candidate's source."""
@@ -61,7 +73,8 @@ class Mutant:
         return head + function + tail.replace(self.old, self.new, 1)
 
     def _module(self) -> ModuleType:
-        return next(module for module in MODULES if self.operator in vars(module))
+        modules = TORCH if self.is_torch else (*NUMPY, *TORCH)
+        return next(module for module in modules if self.operator in vars(module))
 
 
 def caught(mutant: Mutant, folder: Path, seed: int = 0) -> Verdict:

@@ -34,7 +34,14 @@ LOW = "in low precision the error is at most twice the literal form's, plus 2 ro
 
 TWICE = "two calls before a backward pass give twice the derivatives, a second pass the same"
 
-SAME_GRADIENT = ("gradient_of_some", "gradient_strided", "gradient_after_other", "gradient_scaled")
+SAME_GRADIENT = (
+    "gradient_of_some",
+    "gradient_of_parts",
+    "gradient_of_sum",
+    "gradient_strided",
+    "gradient_after_other",
+    "gradient_scaled",
+)
 """Properties that compare a candidate's gradient with its own."""
 
 EXTREME = ("huge", "large_scores")
