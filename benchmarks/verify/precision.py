@@ -54,7 +54,7 @@ def literal_limit(oracle: Callable[..., Any], cases: Sequence[Case], dtype: str)
         if most <= worst:
             break
         # more changes can only lower the number of roundings
-        for _, units in roundings(oracle, exact, unit, CHANGES):
+        for _, units in roundings(oracle, exact, dtype, CHANGES):
             one = max(e / unit for e, unit in zip(errors, units, strict=True))
             if one <= worst:
                 break

@@ -70,12 +70,14 @@ def _rounding(precision: str) -> type[HookedArray]:
 
 
 def perturbed(
-    oracle: Callable[..., Any], case: Case, unit: float, seed: int
+    oracle: Callable[..., Any], case: Case, unit: float, seed: int, of_terms: bool = False
 ) -> tuple[Any, list[bytes]]:
     """The oracle's result with random relative errors up to ``unit`` of all inputs and operations.
 
-    That of a tanh is absolute: computed by exponentials, it has the rounding error of 1. Also
-    returns which denominators are empty sums.
+    That of a tanh is absolute: computed by exponentials, it has the rounding error of 1. With
+    ``of_terms`` that of a sum of n > 12 terms is up to sqrt(n / 12) units: it has the variance of n
+    additions one after the other, each off by up to half a unit of the sum so far. Also returns
+    which denominators are empty sums.
     """
     random, empty = np.random.default_rng(seed), []
 
@@ -84,8 +86,17 @@ def perturbed(
             empty.append((np.abs(inputs[1]) < EMPTY).tobytes())
         if ufunc is np.tanh:
             return x + random.uniform(-unit, unit, x.shape)
-        return x * random.uniform(1 - unit, 1 + unit, x.shape)
+        most = unit * (max(_terms(x, ufunc, *inputs) / 12, 1.0) ** 0.5 if of_terms else 1.0)
+        return x * random.uniform(1 - most, 1 + most, x.shape)
 
     hooked = _hooking(off)
     with np.errstate(all="ignore"):
         return oracle(*mapped(case, lambda array: _viewed(off(array), hooked))), empty
+
+
+def _terms(x: Array, ufunc: Any = None, *inputs: Any) -> int:
+    """The number of terms of each sum in ``x``, the result of a sum or of a matrix product."""
+    if ufunc is np.matmul:
+        return int(inputs[0].shape[-1])
+    is_sum = ufunc is np.add and len(inputs) == 1
+    return inputs[0].size // max(x.size, 1) if is_sum else 1

@@ -73,14 +73,16 @@ RIGHT = f"""# Right candidates
 
 A run is every property of the operator that the candidate's framework has, on {right.EXAMPLES}
 small cases each (half as many where a check repeats calls) and all large ones, by another seed.
-Columns of dtypes are numbers of cases.
+Every operator has one in NumPy, and in PyTorch if it takes arrays: learning rates, searches and
+metrics take numbers, words and functions. Columns of dtypes are numbers of cases.
 {COLUMNS}"""
 
 OWN = f"""# Our own forms
 
 {{said}}: `python -m tests.mutants --own N --out FILE --table FILE`.
 
-A run is outputs on {CASES} random small cases in float64, and in float32 where the operator has it.
+A run is outputs on {CASES} random small cases in float64, and in float32 where the operator has it;
+every tenth has large cases in float32 too.
 {COLUMNS}"""
 
 
@@ -90,7 +92,7 @@ def _right(arguments: argparse.Namespace) -> int:
     if arguments.names:
         chosen = [one for one in chosen if any(name in one.operator for name in arguments.names)]
     seeds = -(-own // CASES) if own else arguments.right
-    options = (CASES, ("equals_oracle", "float32")) if own else (right.EXAMPLES,)
+    options = (CASES, ("equals_oracle", "float32"), 10) if own else (right.EXAMPLES,)
     found = []
     for run in right.runs(chosen, seeds, arguments.out, *options):
         found.append(run)

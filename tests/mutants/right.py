@@ -65,11 +65,12 @@ class Right:
         return Candidate(self.function, self.framework, arguments=arguments)
 
     def verdicts(
-        self, seed: int, examples: int = EXAMPLES, only: Sequence[str] = ()
+        self, seed: int, examples: int = EXAMPLES, only: Sequence[str] = (), large: bool = True
     ) -> list[Verdict]:
         """What each property says of it, or ``only`` some."""
         of, one = OPERATORS[self.operator], self.candidate()
-        return list(conformance_test(of, one, examples=examples, seed=seed, only=only))
+        options = {"examples": examples, "seed": seed, "only": only, "large": large}
+        return list(conformance_test(of, one, **options))
 
 
 def candidates() -> Iterator[Right]:
@@ -94,9 +95,17 @@ def ours() -> list[Right]:
 
 
 def runs(
-    chosen: Sequence[Right], seeds: int, out: str | None, examples: int, only: Sequence[str] = ()
+    chosen: Sequence[Right],
+    seeds: int,
+    out: str | None,
+    examples: int,
+    only: Sequence[str] = (),
+    large_every: int = 1,
 ) -> Iterator[dict[str, Any]]:
-    """The runs that the file ``out`` has, and a run of each by each seed that it has not."""
+    """The runs that the file ``out`` has, and a run of each by each seed that it has not.
+
+    Every ``large_every``th seed has large cases too.
+    """
     path = Path(out or os.devnull)
     known = [*map(json.loads, path.read_text().splitlines())] if path.is_file() else []
     yield from known
@@ -106,7 +115,7 @@ def runs(
         if (of, seed) in done:
             continue
         began, cases = time.process_time(), Counter[str]()
-        found = one.verdicts(seed, examples, only)
+        found = one.verdicts(seed, examples, only, seed % large_every == 0)
         dtypes = {prop.name: prop.dtype for prop in OPERATORS[one.operator].properties}
         for verdict in found:
             cases[dtypes[verdict.name]] += verdict.cases
