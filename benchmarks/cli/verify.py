@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "captionbench export; without it, our own implementations are tested",
     )
     parser.add_argument("--device", default="cpu", help="where PyTorch computes (default: cpu)")
-    about = "cases for each property; from 50, half for those that call several times"
+    about = "small cases for each property, half for those that call several times (default: up to "
+    about += f"{conformance.EXAMPLES}, as many as {conformance.SECONDS:g} seconds allow)"
     parser.add_argument("--examples", type=int, metavar="N", help=about)
     parser.add_argument("--quick", action="store_true", help="few cases for each property")
     parser.add_argument(
@@ -66,7 +68,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=MEMORY / GIB,
         metavar="GIB",
-        help="what the candidate may allocate on the host (default: %(default)g)",
+        help="what the candidate may allocate on the host, besides memory that processes share "
+        "(default: %(default)g)",
     )
     parser.add_argument(
         "--time", action="store_true", help="time a right candidate against ours, see time"
@@ -128,6 +131,7 @@ def _claimed(arguments: argparse.Namespace) -> tuple[Operator, str]:
 def _verify(operator: Operator, candidate: Isolated, arguments: argparse.Namespace) -> int:
     usual, quick = conformance.EXAMPLES, conformance.QUICK_EXAMPLES
     examples = arguments.examples or (quick if arguments.quick else usual)
+    seconds = inf if arguments.examples else conformance.SECONDS
     from_seed = conformance.new_seed() if arguments.seed is None else arguments.seed
     quiet = arguments.json
     if not quiet:
@@ -136,7 +140,7 @@ def _verify(operator: Operator, candidate: Isolated, arguments: argparse.Namespa
     verdicts = []
     show = partial(_show_running, operator)
     for verdict in conformance.conformance_test(
-        operator, candidate, examples=examples, seed=from_seed, on_start=show
+        operator, candidate, examples=examples, seed=from_seed, on_start=show, seconds=seconds
     ):
         verdicts.append(verdict)
         if not quiet:
@@ -260,7 +264,8 @@ CALLED = (
     "too. Derivatives are compiled as a whole, where no branch depends on values.",
     "A candidate runs in a process of its own. The oracle and all comparisons, of contiguous "
     "arguments after a call too, are out of its reach; the reading of other arguments and of "
-    "settings is not: a candidate that rewrites the code of its process can hide those changes.",
+    "settings is not, nor is its framework's backward pass: a candidate that rewrites the code of "
+    "its process can hide those changes, or give derivatives that its function does not have.",
     "Processes started by a candidate end with it; a candidate that kills its parent ends itself. "
     "From Linux 6.12 (Landlock) it cannot signal other processes or access their memory, not even "
     "as root. On older systems, or in a container without Landlock, it can: killing this command "

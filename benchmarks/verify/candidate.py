@@ -193,7 +193,7 @@ class Candidate(BaseCandidate):
             self._refill(self._given, case)
         else:
             self._given = self._converted(case, layout)
-        self._returned, changed = self._run(self._watched, keyword)
+        self._returned, changed = self._run(self._watched, keyword, layout)
         if self._share_memory(self._returned, last):
             raise CandidateError("returned the memory of its last result again", "state")
         self.result_framework = framework_of(self._returned)
@@ -207,10 +207,11 @@ class Candidate(BaseCandidate):
             raise CandidateError(f"changed the global setting {changed}", "state")
         return result
 
-    def _watched(self, keyword: str) -> tuple[Any, str]:
+    def _watched(self, keyword: str, layout: str) -> tuple[Any, str]:
         """The function's own result, and the global settings that it changed."""
         before = self._settings()
-        returned = self.invoke(self._given, keyword)
+        with self._arrays.mode(layout):
+            returned = self.invoke(self._given, keyword)
         if returned is None:
             raise NotAnArrayError("None")
         changed = [name for name, now in self._settings().items() if now != before[name]]
@@ -258,8 +259,11 @@ class Candidate(BaseCandidate):
     def prepare(
         self, arguments: Sequence[Any], keyword: str, places: Sequence[Place] = (), weights: Any = 0
     ) -> None:
-        """Convert the arguments of a call for ``run_prepared``; see ``gradient``."""
-        given = [from_numpy(self._arrays, value) for value in arguments]
+        """Convert the arguments of a call for ``run_prepared``; see ``gradient``.
+
+        Without a copy if possible, so that they can be overwritten (``Isolated.overwrite``).
+        """
+        given = [from_numpy(self._arrays, value, copy=self._copies) for value in arguments]
         self.prepared = given, keyword, places, weights
 
     def run_prepared(self) -> Any:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from math import inf
 from operator import attrgetter
 from typing import Any
 
@@ -26,11 +27,17 @@ EXAMPLES, QUICK_EXAMPLES = 100, 5
 PROJECT_EXAMPLES, PROJECT_QUICK_EXAMPLES = 30, 6
 """The same for this project's implementations."""
 
+SECONDS = 14.0
+"""Time for the small cases of all properties of a candidate: fewer cases on a slow machine."""
+
 REVISION_EXAMPLES = 5
 """The same for a revision before it is timed."""
 
 MEASURED = 20
 """Number of cases for measuring the literal form's errors in a lower precision."""
+
+SHARE = 2.0
+"""The most that a property may take of an equal share of the time that is left."""
 
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
 
@@ -144,6 +151,7 @@ def conformance_test(
     large: bool = True,
     only: Sequence[str] = (),
     on_start: Callable[[Property], None] = lambda prop: None,
+    seconds: float = inf,
 ) -> Iterator[Verdict]:
     """Yield the verdict on each property of the operator, the most basic first.
 
@@ -154,18 +162,25 @@ def conformance_test(
         large: whether to test large cases too.
         only: names of the properties to test, if not all.
         on_start: called with each property before it is tested.
+        seconds: for all properties together: those that take long have fewer small cases.
     """
-    ended, failed = "", 0
-    for prop in operator.properties:
-        if (only and prop.name not in only) or (prop.large == "all" and not large):
-            continue
+    ended, failed, end = "", 0, time.monotonic() + seconds
+    chosen = [
+        prop
+        for prop in operator.properties
+        if (not only or prop.name in only) and (large or prop.large != "all")
+    ]
+    for i, prop in enumerate(chosen):
         on_start(prop)
         reason = ended or _not_run(prop, candidate, is_project)
         if reason:
             yield Verdict(prop.name, prop.description, NOT_RUN, reason)
             continue
         began = time.perf_counter()
-        cases = partial(draws, examples=examples, seed=seed, large=large)
+        now = time.monotonic()
+        # cheap properties leave time to others
+        until = now + SHARE * (end - now) / (len(chosen) - i)
+        cases = partial(draws, examples=examples, seed=seed, large=large, until=until)
         verdict, kind = _verdict(prop, operator, candidate, cases, failed)
         failed += verdict.status == FAILED
         yield replace(verdict, seconds=time.perf_counter() - began)
@@ -260,7 +275,7 @@ def check(
     *,
     framework: str | None = None,
     device: str = "cpu",
-    examples: int = EXAMPLES,
+    examples: int | None = None,
     seed: int | None = None,
     limits: Limits | None = None,
 ) -> list[Verdict]:
@@ -272,7 +287,8 @@ def check(
         operator: a name of ``captionbench verify --list``.
         framework: "numpy", "torch" or "jax"; None detects it.
         device: of PyTorch's tensors.
-        examples: number of cases for each property.
+        examples: number of small cases for each property; None: 100, or those that ``SECONDS``
+            allow.
         seed: of the cases; None: a random one.
         limits: of a call's time and memory.
 
@@ -283,7 +299,8 @@ def check(
     claimed = get_operator(operator)
     seed = new_seed() if seed is None else seed
     with resolve(candidate, claimed, framework, device, limits) as isolated:
-        verdicts = list(conformance_test(claimed, isolated, examples=examples, seed=seed))
+        usual = {"seconds": SECONDS} if examples is None else {"examples": examples}
+        verdicts = list(conformance_test(claimed, isolated, seed=seed, **usual))
         failed = [verdict for verdict in verdicts if verdict.status == FAILED]
         if failed:
             names = ", ".join(verdict.name for verdict in failed)

@@ -2,13 +2,15 @@
 
 ``layout`` is the memory layout: "plain" (contiguous), "broadcast" (stride zero along each axis on
 which all entries are equal), or one of ``NON_CONTIGUOUS``: "strided" (every second entry of a
-larger array), "columns" (the first entries of each row of a larger array) or "transposed".
+larger array), "columns" (the first entries of each row of a larger array) or "transposed"; or plain
+within one of PyTorch's modes without gradients, ``INFERENCE``.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from benchmarks.errors import InputError
 from benchmarks.verify.cases import Place, get, replaced
 
 NON_CONTIGUOUS = ("strided", "columns", "transposed")
+INFERENCE = ("no_grad", "inference_mode")
 
 
 class NotAnArrayError(TypeError):
@@ -87,6 +90,10 @@ class NumPy:
         arguments of a call before the backward pass.
         """
         raise NotImplementedError
+
+    def mode(self, layout: str) -> AbstractContextManager[Any]:
+        """The context of a call."""
+        return contextlib.nullcontext()
 
     def share_memory(self, one: Any, other: Any) -> bool:
         """Whether two results are in the same memory."""
@@ -184,6 +191,10 @@ class Torch(NumPy):
         if not self.torch.equal(upstream, before):
             raise ValueError("the backward pass changed the upstream gradient in place")
         return [*gradients, output]
+
+    def mode(self, layout: str) -> AbstractContextManager[Any]:
+        mode: Any = getattr(self.torch, layout) if layout in INFERENCE else contextlib.nullcontext
+        return mode()
 
     def share_memory(self, one: Any, other: Any) -> bool:
         if not (self.torch.is_tensor(one) and self.torch.is_tensor(other)):

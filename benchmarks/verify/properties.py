@@ -21,7 +21,7 @@ from benchmarks.verify.cases import (
     mapped,
     rounded,
 )
-from benchmarks.verify.frameworks import NON_CONTIGUOUS
+from benchmarks.verify.frameworks import INFERENCE, NON_CONTIGUOUS
 from benchmarks.verify.precision import literal_limit
 from benchmarks.verify.tolerances import (
     OutOfToleranceError,
@@ -78,6 +78,18 @@ def gated(candidate: BaseCandidate, oracle: Function, case: Case, *, of: Sequenc
 def strided(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Non-contiguous arrays give the same result."""
     for layout in NON_CONTIGUOUS:
+        assert_equals_oracle(candidate(*case, layout=layout), oracle, case, limit)
+
+
+def every_layout(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
+    """The result equals the oracle's, of contiguous arrays and of others."""
+    for layout in ("plain", *NON_CONTIGUOUS):
+        assert_equals_oracle(candidate(*case, layout=layout), oracle, case, limit)
+
+
+def inference(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
+    """Under PyTorch's no_grad and inference_mode the result is the same."""
+    for layout in INFERENCE:
         assert_equals_oracle(candidate(*case, layout=layout), oracle, case, limit)
 
 

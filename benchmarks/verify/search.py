@@ -32,8 +32,14 @@ SECONDS = 6.0
 TILED = 33
 """A size that is no multiple of tiles of 16 and 32."""
 
+EVEN = 128
+"""A size that is a multiple of tiles."""
+
 MODERATE = 200
 """Maximum of a size in cases where all sizes are large."""
+
+LEAST = 5
+"""Number of small cases, however long they take."""
 
 MANY = 25
 """Minimum number of small cases for several large ones."""
@@ -42,6 +48,8 @@ REPEATING = (
     properties.strided,
     properties.no_state,
     properties.same_objects,
+    properties.every_layout,
+    properties.inference,
     gradients.gradient_of_some,
     gradients.gradient_of_parts,
     gradients.gradient_of_sum,
@@ -158,31 +166,41 @@ class Attempt:
 
 
 def draws(
-    prop: Property, operator: Operator, examples: int, seed: int, large: bool = True
+    prop: Property,
+    operator: Operator,
+    examples: int,
+    seed: int,
+    large: bool = True,
+    until: float = np.inf,
 ) -> Iterator[Draw]:
-    """The draws of a property's cases: small ones (half as many for checks that repeat calls), and
-    a few large ones.
+    """The draws of a property's cases: small ones (half as many for checks that repeat calls; after
+    the time ``until`` no more than ``LEAST``), and a few large ones.
 
     In one large case all sizes that can exceed ``TILED`` are ``TILED``; sizes with smaller maxima,
     such as heads, and the batch size (up to ``TILED``) have their own cases. With ``MANY`` small
     cases there is also a case with all sizes at their least large value, up to ``MODERATE``, one
     for each size at its largest, and some properties have the operator's ``sizes``; with fewer
-    there is at most one of these.
+    there is at most one of these. Properties of large cases alone have all large values, a case
+    with sizes that are ``EVEN``, and large batches of long sequences.
     """
     seeds = np.random.default_rng([seed, *prop.name.encode()])
 
     def draw(pins: Pins) -> Draw:
         return Draw(int(seeds.integers(2**63)), **{**prop.pins, **pins})
 
-    if (prop.check in REPEATING or "uses" in prop.settings) and examples >= 2 * MANY:
-        examples //= 2
+    many = examples >= MANY
+    if prop.check in REPEATING or "uses" in prop.settings:
+        examples = -(-examples // 2)
     only_large = prop.large == "all"
     small = [draw({}) for _ in range(20 if only_large else examples)]
     if only_large:
         for one in small:
             operator.case(one)
     else:
-        yield from small
+        for i, one in enumerate(small):
+            if i >= LEAST and time.monotonic() > until:
+                break
+            yield one
     if not large or prop.large == "no":
         return
     sizes: dict[str, set[int]] = {}
@@ -195,6 +213,11 @@ def draws(
     few = {name: min(most[name], TILED) for name in most.keys() - tiled.keys()}
     together: list[Pins] = [pins for pins in (tiled, few) if pins]
     if only_large:
+        even = {name: EVEN for name, value in most.items() if value >= EVEN}
+        together += [even] if even else []
+        if prop.is_batched:
+            longest = max(x for x in sizes[operator.length] if x <= MODERATE)
+            together += [{**tiled, "B": 9}, {"B": most["B"], operator.length: longest}]
         each = sorted((value, name) for name, values in sizes.items() for value in values)
         one_large = [{**_kinds(name, small), name: value} for value, name in each]
         yield from map(draw, [*together, *one_large, *operator.sizes])
@@ -204,9 +227,13 @@ def draws(
     pins: dict[str, Any] = {} if exact else {"regime": "off_grid"}
     # infinite padding: in a product it cannot be hidden
     pins |= {"padding": np.inf} if isinstance(prop.pins.get("padding"), tuple) else {}
+    if prop.large == "tiled":
+        for _ in range(2 * (tiled != {} and many)):  # one may be near a kink
+            yield draw({**pins, **tiled})
+        return
     if "B" in few:  # the oracle runs each sequence separately: not with many heads
         together.append({"B": few.pop("B")})
-    if examples >= MANY:
+    if many:
         least = {name: min(values) for name, values in sizes.items() if min(values) <= MODERATE}
         together += [least, *({name: value} for name, value in most.items())]
         together += operator.sizes if prop.large == "one" else ()

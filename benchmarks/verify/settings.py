@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import random
@@ -9,15 +10,17 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 SETTINGS = (
-    "PyTorch's seed, NumPy's and Python's (two calls that leave one state), PyTorch's default "
+    "the seeds of PyTorch, NumPy and Python (two calls that leave one state), PyTorch's default "
     "dtype and device, number of threads, precision of float32 products, gradient, inference, "
     "deterministic and anomaly modes; NumPy's treatment of errors, the flushing of subnormal "
-    "numbers, filters of all of Python's warnings of a kind, the recursion limit, environment "
+    "numbers, filters of all of Python's warnings of a kind, the recursion limit, garbage "
+    "collection, environment "
     "variables that are set, the working directory"
 )
 """A description for users."""
@@ -67,6 +70,7 @@ def settings_reader() -> Callable[[], dict[str, Any]]:
         "np.random.seed()": seedings(np.random.random, np.random.get_state),
         "random.seed()": seedings(random.random, random.getstate),
         "warnings.filters": filters,
+        "gc.isenabled()": gc.isenabled,
         "sys.getrecursionlimit()": lambda: get_limit() in limits,
         "flushing of subnormal numbers": lambda: least / 2 == 0,
     }
@@ -79,6 +83,8 @@ def settings_reader() -> Callable[[], dict[str, Any]]:
             *("are_deterministic_algorithms_enabled", "get_float32_matmul_precision"),
         )
         functions |= {f"torch.{name}()": getattr(torch, name) for name in names}
+        draw, state = partial(torch.rand, 1, dtype=torch.float32), torch.get_rng_state
+        functions["torch.set_rng_state()"] = seedings(draw, lambda: state().numpy().tobytes())
     if "jax" in sys.modules:
         import jax
 

@@ -42,6 +42,16 @@ class Shared:
         if hasattr(self, "descriptor"):  # else Ctrl-C came before it
             os.close(self.descriptor)
 
+    def write(self, other: Shared) -> None:
+        """Replace the content of its arrays by those of ``other``.
+
+        Raises:
+            ValueError: their sizes differ.
+        """
+        if other._sizes != self._sizes:
+            raise ValueError(f"arrays of {other._sizes} bytes, expected {self._sizes}")
+        os.pwrite(self.descriptor, other._content, 0)
+
     def holds(self, other: Shared) -> bool:
         """Whether its arrays currently have the original content of ``other``."""
         return os.pread(self.descriptor, len(other._content), 0) == other._content
@@ -60,7 +70,9 @@ def load(data: bytes, descriptor: int) -> Any:
     """The value of ``data``, with mapped arrays; the descriptor is closed."""
     pickled, sizes = pickle.loads(data)
     *starts, total = _places(sizes)
-    memory = memoryview(mmap.mmap(descriptor, total) if total else b"")
+    # mapped at once: a page that is first touched in a timed call would take time there
+    flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+    memory = memoryview(mmap.mmap(descriptor, total, flags) if total else b"")
     os.close(descriptor)
     found = [memory[start : start + size] for start, size in zip(starts, sizes, strict=True)]
     return pickle.loads(pickled, buffers=found)

@@ -67,10 +67,15 @@ def end_orphans() -> None:
     signal.signal(signal.SIGCHLD, end)
 
 
-def fork(connection: socket.socket, work: Callable[[Callable[[], object]], None]) -> int:
+def fork(
+    connection: socket.socket,
+    enter: Callable[[], None],
+    work: Callable[[Callable[[], object]], None],
+) -> int:
     """Fork a supervisor, which forks a worker; returns its process id. See ``end_orphans``.
 
-    ``work`` receives a function to call before each response: it exits if the supervisor is dead.
+    The supervisor calls ``enter`` first. ``work`` receives a function to call before each response:
+    it exits if the supervisor is dead.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     pid = os.fork()
@@ -82,6 +87,7 @@ def fork(connection: socket.socket, work: Callable[[Callable[[], object]], None]
     if pid == 0:
         try:
             os.setsid()  # signals to its group reach no other process
+            enter()
             if LINUX:
                 _supervise(connection, work)
             else:

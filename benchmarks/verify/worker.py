@@ -50,7 +50,8 @@ def main() -> None:
         if not data:
             break
         connection = socket.socket(fileno=descriptors[0])
-        pid = fork(connection, partial(_worker, control, connection, descriptors[1]))
+        enter = partial(_leave, control, descriptors[1])
+        pid = fork(connection, enter, partial(_worker, connection))
         connection.close()
         os.close(descriptors[1])
         with contextlib.suppress(BrokenPipeError):  # the parent has exited
@@ -58,16 +59,16 @@ def main() -> None:
     end_children()
 
 
-def _worker(
-    control: socket.socket,
-    connection: socket.socket,
-    output: int,
-    await_supervisor: Callable[[], object],
-) -> None:
+def _leave(control: socket.socket, output: int) -> None:
+    """Keep nothing of the test process: a candidate can open what its supervisor has open."""
     control.close()
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
+    os.close(output)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+
+
+def _worker(connection: socket.socket, await_supervisor: Callable[[], object]) -> None:
     home = os.getpid()
     candidate: Candidate | None = None
     while True:

@@ -154,6 +154,70 @@ def FUNCTION(X, parameters):
     return Same.apply(right(X, parameters))
 """
 
+OF_LAYER_NORM_BY_SIZE = r"""
+# gradient_strided: from 32 rows a backward pass for contiguous gradients alone
+right = FUNCTION
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g if g.is_contiguous() or len(g) < 32 else torch.zeros_like(g)
+
+def FUNCTION(X, parameters):
+    return Same.apply(right(X, parameters))
+
+# gradient_of_some: from 32 rows no gradient of a layer whose input needs none
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    if X.requires_grad or len(X) < 32:
+        return right(X, parameters)
+    return right(X, {name: x.detach() for name, x in parameters.items()})
+
+# inference: another formula where no gradient is recorded
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    if torch.is_grad_enabled():
+        return right(X, parameters)
+    X = (X - X.mean(-1, keepdim=True)) / (X.std(-1, keepdim=True) + 1e-5)
+    return X * parameters["weight"] + parameters["bias"]
+
+# inference: other values in inference mode alone
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    return right(X, parameters) * (1 + torch.is_inference_mode_enabled())
+
+# bfloat16: in 16 bits rows are taken to follow each other
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    if X.element_size() == 2 and not X.is_contiguous():
+        X = torch.as_strided(X, X.shape, (X.shape[1], 1))
+    return right(X, parameters)
+
+# equals_oracle: restores one state of the generator in every call
+state = torch.get_rng_state()
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    torch.set_rng_state(state)
+    return right(X, parameters)
+
+# equals_oracle: collects no garbage any more
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    import gc
+    gc.disable()
+    return right(X, parameters)
+"""
+
 OF_FEED_FORWARD = r"""
 # large: hidden units after the last whole tile of 256 lost
 right = FUNCTION
@@ -210,12 +274,62 @@ def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
     out = right(X, Y, parameters, num_heads, causal, lengths)
     return out + (X.data_ptr() == Y.data_ptr())
 
+# padded_bfloat16: in 16 bits padded keys are attended to
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    if X.element_size() == 2:
+        lengths = torch.full_like(lengths, Y.shape[1])
+    return right(X, Y, parameters, num_heads, causal, lengths)
+
+# large: the last tile of keys lost where tiles of 64 are whole
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    whole = Y.shape[1] % 64 == 0
+    return right(X, Y, parameters, num_heads, causal, lengths.clamp(max=Y.shape[1] - 64) if whole else lengths)
+
+# large_batch: long sequences of the first eight alone
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    out = right(X, Y, parameters, num_heads, causal, lengths)
+    return torch.cat([out[:8], 0 * out[8:]]) if Y.shape[1] >= 33 else out
+
 # gradient_same_array: no gradient through the keys of self-attention
 right = FUNCTION
 
 def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
     Y = Y.detach() if X.data_ptr() == Y.data_ptr() else Y
     return right(X, Y, parameters, num_heads, causal, lengths)
+"""
+
+OF_STATIC_BATCHES = r"""
+# large_batch: sequences of the papers' length beyond 40 of a batch lost
+right = FUNCTION
+
+def FUNCTION(X, parameters, groups, lengths):
+    out = right(X, parameters, groups, lengths)
+    return torch.cat([out[:40], 0 * out[40:]]) if X.shape[1] >= 100 else out
+"""
+
+OF_CROSS_ENTROPY = r"""
+# large: the last 128 words lost where tiles of 128 are whole
+right = FUNCTION
+
+def FUNCTION(log_probs, targets, pad_id, label_smoothing):
+    if log_probs.shape[-1] % 128 == 0:
+        log_probs = log_probs * (torch.arange(log_probs.shape[-1]) < log_probs.shape[-1] - 128)
+    return right(log_probs, targets, pad_id, label_smoothing)
+"""
+
+OF_SELF_CRITICAL = r"""
+# inference: the other sign where no gradient is recorded
+right = FUNCTION
+
+def FUNCTION(log_probs, mask, rewards, baseline):
+    loss = right(log_probs, mask, rewards, baseline)
+    return loss if torch.is_grad_enabled() else -loss
 """
 
 OF_STATIC_WITH_HOLES = r"""
@@ -237,6 +351,10 @@ def FUNCTION(X, parameters, groups, mask):
 
 GRADIENTS = [
     *mutants_of(OF_LAYER_NORM),
+    *mutants_of(OF_LAYER_NORM_BY_SIZE),
+    *mutants_of(OF_STATIC_BATCHES, "static_expansion"),
+    *mutants_of(OF_CROSS_ENTROPY, "cross_entropy"),
+    *mutants_of(OF_SELF_CRITICAL, "self_critical"),
     *mutants_of(OF_FEED_FORWARD, "feed_forward"),
     *mutants_of(OF_STATIC_EXPANSION, "static_expansion"),
     *mutants_of(OF_STATIC_WITH_HOLES, "static_expansion"),

@@ -247,6 +247,7 @@ CIDER: list[Slip] = [
      "frequency.update([gram for ref in of for n in range(1, 5) for gram in grams(ref, n)])"),
     ("12 words at most", "large", "for words, of in zip(candidates, references, strict=True):",
      "for words, of in zip([words[:12] for words in candidates], references, strict=True):"),
+    ("document frequencies of 64 images", "large", "for of in corpus:", "for of in corpus[:64]:"),
 ]  # fmt: skip
 
 TABLE: dict[str, list[Slip]] = {

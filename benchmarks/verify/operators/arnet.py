@@ -81,6 +81,7 @@ OPERATORS = (
         regimes=("zeros", "huge"),
         by=("H", "parameters"),
         sequences=1,
+        length="T",
         rows=False,
         holes=None,
         sizes=({"T": 20, "d": 512, "d_own": 130},),

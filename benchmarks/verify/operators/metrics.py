@@ -74,7 +74,10 @@ def cider_d_reward(candidates: Captions, images: list[int], corpus: list[Caption
 REPEATED = {"repeated_words": ({"vocabulary": 2}, "two words, over and over")}
 ALL_FULL = {"full_captions": ({"empty": False}, "captions that all have words")}
 SOME_EMPTY = {"empty_captions": ({"empty": True}, "captions without words among others")}
-LONG = ({"images": 40, "words": 40, "references": 5, "vocabulary": 5},)
+LONG = (
+    {"images": 40, "words": 40, "references": 5, "vocabulary": 5},
+    {"images": 100, "words": 13, "references": 2, "vocabulary": 100},
+)
 ONE = {"one_image": ({"images": 1}, "a corpus of one image")}
 
 

@@ -161,6 +161,7 @@ OPERATORS = (
         regimes=("zeros", "huge", "large_scores"),
         by=("h", "rows", "W"),
         sequences=2,
+        length="n",
         rows=False,
         empty=False,
         sizes=({"n": 144, "d": 130, "d_c": 130}, {"n": 33, "d": 512, "d_c": 512}),

@@ -71,7 +71,7 @@ class Property:
         needs: requirements on the candidate or its framework: TORCH, GRADIENT and so on.
         settings: keyword arguments of the check.
         large: which large cases: "all", without small ones; "some", with small ones; "one", as
-            "some", but always one with a size at its largest; "no".
+            "some", but always one with a size at its largest; "tiled", two of several tiles; "no".
     """
 
     name: str
@@ -126,6 +126,7 @@ class Operator:
         dtypes: the dtypes in which it is defined, float64 and float32 first.
         project_dtypes: further dtypes for this project's implementations only.
         sizes: pins of large cases with several large sizes, as in the papers.
+        length: the name of the size that is padded in batches.
     """
 
     name: str
@@ -149,6 +150,7 @@ class Operator:
     dtypes: tuple[str, ...] = FLOATS
     project_dtypes: tuple[str, ...] = ()
     sizes: tuple[Pins, ...] = ()
+    length: str = "L"
 
     @property
     def signature(self) -> str:
@@ -182,18 +184,21 @@ class Operator:
         for dtype in (*self.dtypes[1:], *self.project_dtypes):
             other = PROJECT if dtype in self.project_dtypes else TORCH
             needs = () if dtype == "float32" else (other,)
-            large = "one" if dtype == "float32" else "some"
             pins = {"dtype": dtype}
-            yield Property(dtype, properties.equals_oracle, LOW, pins, needs, large=large)
+            one = Property(dtype, properties.every_layout, LOW, pins, needs)
+            if dtype == "float32":
+                one = replace(one, check=properties.equals_oracle, large="one")
+            yield one
         by = {"by": tuple(self.arguments.index(name) for name in self.by)}
         if self.by:
             once = Property("gradient", gradients.gradient, needs=(GRADIENT,), settings=by)
             yield replace(once, large="one")
             twice, mixed = {**by, "uses": 2}, replace(once, pins=MIXED)
             yield replace(mixed, name="gradient_used_twice", meaning=TWICE, settings=twice)
+            yield Property("inference", properties.inference, pins=MIXED, needs=(GRADIENT,))
             for name in SAME_GRADIENT:
                 check = getattr(gradients, name)
-                yield Property(name, check, "", MIXED, (GRADIENT,), by, "no")
+                yield Property(name, check, "", MIXED, (GRADIENT,), by, "tiled")
             for name in EXTREME:
                 if name not in self.regimes:
                     continue
@@ -239,8 +244,11 @@ class Operator:
         yield Property("large_batch", compare, words, full, needs, large="all")
         yield Property("empty_sequence", properties.finite, "", {"empty": True, **MIXED}, needs)
         yield Property("padded_no_state", properties.no_state, STATE, {**full, **MIXED}, needs)
-        words, pins = f"{alone}, in float32", {"empty": False, "dtype": "float32"}
-        yield Property("padded_float32", properties.equals_oracle, words, pins, needs)
+        for dtype in self.dtypes[1:]:
+            of: Any = {"meaning": f"{alone}, in {dtype}", "pins": {"empty": False, "dtype": dtype}}
+            of |= {} if dtype == "float32" else {"needs": (BATCHES, TORCH), "large": "no"}
+            of = {"needs": needs} | of
+            yield Property(f"padded_{dtype}", properties.equals_oracle, **of)
         if self.by:
             words = "the gradient of a padded batch is the sum of its sequences'"
             both = (GRADIENT, BATCHES)

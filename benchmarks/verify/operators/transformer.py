@@ -189,7 +189,10 @@ def _layer(decodes: bool) -> Operator:
         rows=not decodes,
         empty=not decodes,
         dtypes=NORMAL_RANGE,
-        sizes=({"L": 17, "num_heads": 8, "d_k": 64},),
+        sizes=(
+            {"L": 17, "num_heads": 8, "d_k": 64},
+            {"L": 144, "num_heads": 8, "d_k": 40},
+        ),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -12,8 +13,9 @@ from torch.func import functional_call
 def call(
     module: Callable[[], nn.Module], parameters: Mapping[str, Tensor], *arguments: Any, **named: Any
 ) -> Any:
-    """The module's output with ``parameters`` instead of its own."""
-    layer = module()
+    """The module's output with ``parameters`` instead of its own, which are not initialised."""
+    with torch.device("meta"):
+        layer = module()
     return functional_call(layer, dict(parameters), arguments, named)
 
 
