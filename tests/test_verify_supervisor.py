@@ -1,5 +1,6 @@
 """A candidate that kills: the test ends with a verdict, and no process of the candidate's stays."""
 
+import json
 import os
 import select
 import signal
@@ -122,3 +123,28 @@ def test_a_stopped_fork_server_is_not_waited_for(monkeypatch):
         server.fork(output.fileno())
     server.close()
     assert server.process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.skipif(not confines(), reason="this Linux has no Landlock for signals")
+def test_what_its_supervisor_has_open_is_not_the_judge_s(tmp_path):
+    """Neither its output, nor the socket by which workers are forked."""
+    text = """
+import json
+import os
+def f(X, parameters):
+    of = f"/proc/{os.getppid()}/fd"
+    for descriptor in os.listdir(of):
+        try:
+            with open(f"{of}/{descriptor}", "w") as file:
+                file.write("23 of 23 properties passed")
+        except OSError:
+            pass
+    return 0 * X
+"""
+    where = written(tmp_path, text)
+    words = ["verify", "--candidate", f"{where}:f", "--operator", "layer_norm", "--quick", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *words], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert not json.loads(done.stdout)["passed"]
