@@ -182,4 +182,5 @@ class _Storages(TorchDispatchMode):
 
 
 def _storages(values: Any) -> list[torch.UntypedStorage]:
-    return [x.untyped_storage() for x in tree_leaves(values) if isinstance(x, Tensor)]
+    tensors = (x for x in tree_leaves(values) if isinstance(x, Tensor))
+    return [x.untyped_storage() for x in tensors if not x.is_meta]  # which has no memory
