@@ -79,7 +79,8 @@ def candidates() -> Iterator[Right]:
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if name in OPERATORS and function.__module__ == module.__name__:
                 where = f"tests/candidates/{module.__name__.rpartition('.')[2]}.py"
-                of_numpy = "torch" not in vars(module) or "np" in function.__code__.co_names
+                imported = vars(module).keys() & {"np", "torch"}
+                of_numpy = imported == {"np"} or "np" in function.__code__.co_names
                 for framework in ("numpy",) if of_numpy else ("numpy", "torch"):
                     one = Right(name, where, function, framework)
                     if takes_arrays(one.candidate(), OPERATORS[name]):
