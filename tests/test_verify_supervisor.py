@@ -129,7 +129,6 @@ def test_a_stopped_fork_server_is_not_waited_for(monkeypatch):
 def test_what_its_supervisor_has_open_is_not_the_judge_s(tmp_path):
     """Neither its output, nor the socket by which workers are forked."""
     text = """
-import json
 import os
 def f(X, parameters):
     of = f"/proc/{os.getppid()}/fd"

@@ -173,7 +173,7 @@ class Operator:
         initial = ("initial",) if "parameters" in self.arguments else ()
         for name in (*self.regimes, *initial):
             yield self._regime(name, f"{same}: {REGIMES[name]}")
-        words = "large sizes, not multiples of kernel tiles"
+        words = "large sizes, multiples of kernel tiles and others"
         yield Property("large", compare, f"{same}: {words}", large="all")
         yield from self.extra_properties
         if not has_floats:
@@ -245,10 +245,9 @@ class Operator:
         yield Property("empty_sequence", properties.finite, "", {"empty": True, **MIXED}, needs)
         yield Property("padded_no_state", properties.no_state, STATE, {**full, **MIXED}, needs)
         for dtype in self.dtypes[1:]:
-            of: Any = {"meaning": f"{alone}, in {dtype}", "pins": {"empty": False, "dtype": dtype}}
-            of |= {} if dtype == "float32" else {"needs": (BATCHES, TORCH), "large": "no"}
-            of = {"needs": needs} | of
-            yield Property(f"padded_{dtype}", properties.equals_oracle, **of)
+            words, pins = f"{alone}, in {dtype}", {"empty": False, "dtype": dtype}
+            one = Property(f"padded_{dtype}", properties.equals_oracle, words, pins, needs)
+            yield one if dtype == "float32" else replace(one, needs=(*needs, TORCH), large="no")
         if self.by:
             words = "the gradient of a padded batch is the sum of its sequences'"
             both = (GRADIENT, BATCHES)
