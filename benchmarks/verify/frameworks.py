@@ -30,7 +30,7 @@ Function = Callable[..., Any]
 
 
 def _distinct(array: Any) -> tuple[slice, ...]:
-    """The index of one entry along each axis on which all are equal, and of all along others."""
+    """An index that takes one entry along each axis on which all entries are equal."""
 
     def index(axis: int) -> slice:
         one = array.shape[axis] > 1 and bool((array == array.take([0], axis)).all())

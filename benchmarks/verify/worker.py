@@ -50,7 +50,7 @@ def main() -> None:
         if not data:
             break
         connection = socket.socket(fileno=descriptors[0])
-        enter = partial(_leave, control, descriptors[1])
+        enter = partial(_detach, control, descriptors[1])
         pid = fork(connection, enter, partial(_worker, connection))
         connection.close()
         os.close(descriptors[1])
@@ -59,8 +59,8 @@ def main() -> None:
     end_children()
 
 
-def _leave(control: socket.socket, output: int) -> None:
-    """Keep nothing of the test process: a candidate can open what its supervisor has open."""
+def _detach(control: socket.socket, output: int) -> None:
+    """Close the test process's descriptors: a candidate can open those of its supervisor."""
     control.close()
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
