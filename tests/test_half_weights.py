@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from benchmarks.verify.tolerances import SAME_WORK, UNITS, error, scale
+from benchmarks.verify.tolerances import SAME_WORK, UNITS, error, literal_bound, scale
 from tests.support import strategies
 from tests.support.captioners import captioners
-from tests.support.tolerances import literal_bound
 from torch_impl.decoding.ensemble import Ensemble
 from torch_impl.decoding.half_weights import LARGEST, HalfWeight, to_float16_weights
 from torch_impl.decoding.search import beam_search
@@ -46,7 +45,7 @@ def test_a_product_is_as_exact_as_that_of_the_rounded_weight_in_float32(generato
         found.append(torch.addmm(column, half, x.mT).mT)
     # the worst of a sum of d products in float32, in any order
     terms = scale(x.abs().double() @ plain.abs().double().mT)
-    bound = literal_bound(d * UNITS["float32"] * terms, right, UNITS["float32"])
+    bound = literal_bound(d * UNITS["float32"] * terms, UNITS["float32"] * scale(right))
     for each in found:
         assert type(each) is torch.Tensor and each.dtype == torch.float32
         assert error(each, right) <= bound

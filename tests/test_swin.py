@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.verify.tolerances import assert_close, error
+from benchmarks.verify.tolerances import UNITS, assert_close, error, literal_bound, scale
 from reference.primitives import layer_norm, linear, select, softmax
 from tests.support import strategies
 from tests.support.covers import covers
@@ -26,7 +26,6 @@ from tests.support.parity import (
     tensor,
 )
 from tests.support.strategies import fill
-from tests.support.tolerances import literal_bound
 from torch_impl.layers import swin
 from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
 from torch_impl.models import vision
@@ -270,9 +269,8 @@ def test_photographs_are_normalised_by_imagenet_s_mean_and_deviation(seed, dtype
 
     expected = literal_in(np.float64)
     normalised = vision.normalise(pixels)
-    bound = literal_bound(
-        error(literal_in(np.float32), expected), expected, torch.finfo(torch.float32).eps
-    )
+    error_in_float32 = error(literal_in(np.float32), expected)
+    bound = literal_bound(error_in_float32, UNITS["float32"] * scale(expected))
     assert error(numpy(normalised), expected) <= bound
     backbone = vision.Swin(network)
     features = backbone(pixels)

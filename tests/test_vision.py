@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from benchmarks.verify import tolerances
-from tests.support.tolerances import literal_bound
 from torch_impl.models.vision import BACKBONES, EfficientNetLite0
 
 EPSILON = torch.finfo(torch.float32).eps
@@ -36,7 +35,9 @@ def expected():
 
 def assert_as_good_as(plain, features, expected):
     """Hold ``features`` to the bound that the plain network's float32 error sets."""
-    bound = literal_bound(tolerances.error(plain, expected), expected, EPSILON)
+    bound = tolerances.literal_bound(
+        tolerances.error(plain, expected), EPSILON * tolerances.scale(expected)
+    )
     assert tolerances.error(features, expected) <= bound
 
 

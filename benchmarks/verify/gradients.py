@@ -261,28 +261,38 @@ def differences(oracle: Function, case: Case, by: Sequence[int]) -> float:
         UndecidedError: a kink of ReLU is too near.
     """
     along = _directions(case, by)
-    output, sums = oracle(*case), list[float]()
-    weights = direction(np.shape(output))
+
+    def moved(step: float) -> Array:
+        arrays = {place: get(case, place) + step * array for place, array in along.items()}
+        return np.asarray(oracle(*replaced(case, arrays)))
+
+    return slope(moved)
+
+
+def slope(moved: Callable[[float], Array]) -> float:
+    """The derivative at 0 of the weighted sum of the output ``moved`` by a step.
+
+    Raises:
+        UndecidedError: a kink of ReLU is too near.
+    """
+    output, sums = moved(0.0), list[float]()
+    weights = direction(output.shape)
 
     def weighted(output: Array) -> float:
         terms = output * weights
         sums.append(float(np.abs(terms).sum()))
         return float(terms.sum())
 
-    def loss(step: float) -> float:
-        moved = {place: get(case, place) + step * array for place, array in along.items()}
-        return weighted(oracle(*replaced(case, moved)))
-
     half, full, here = 2.0**-19, 2.0**-18, weighted(output)
-    near, far = ([loss(step), loss(-step)] for step in (half, full))
-    slope, coarse = (near[0] - near[1]) / (2 * half), (far[0] - far[1]) / (2 * full)
-    # bend is the jump of the slope at a kink on the point; a kink nearby changes slope - coarse
+    near, far = ([weighted(moved(step)), weighted(moved(-step))] for step in (half, full))
+    found, coarse = (near[0] - near[1]) / (2 * half), (far[0] - far[1]) / (2 * full)
+    # bend is the jump of the slope at a kink on the point; a kink nearby changes found - coarse
     bend = (sum(near) - 2 * here) / half - (sum(far) - 2 * here) / full / 2
     # the rounding error of a difference quotient
     rounding = 2.0**-52 * max(sums) / half
-    if max(abs(bend), abs(slope - coarse), rounding) > DIFFERENCES / 10 * scale(slope):
+    if max(abs(bend), abs(found - coarse), rounding) > DIFFERENCES / 10 * scale(found):
         raise UndecidedError
-    return slope
+    return found
 
 
 def derivative(
@@ -298,8 +308,8 @@ def derivative(
     if upstream is None:
         upstream = direction(np.shape(oracle(*case)))
     found, output = candidate.gradient(case, upstream, list(along), uses=uses)
-    slope = sum((x * to).sum() for x, to in zip(found, along.values(), strict=True))
-    return float(slope), output
+    total = sum((x * to).sum() for x, to in zip(found, along.values(), strict=True))
+    return float(total), output
 
 
 def _directions(case: Case, by: Sequence[int]) -> dict[Place, Array]:

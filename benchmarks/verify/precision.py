@@ -15,10 +15,9 @@ from benchmarks.verify.cases import Array, Case, mapped, rounded
 from benchmarks.verify.rounding import literal
 from benchmarks.verify.tolerances import (
     CHANGES,
-    LITERAL_FACTOR,
-    ULPS,
     UNITS,
     error,
+    literal_bound,
     near_discontinuity,
     outputs,
     roundings,
@@ -60,7 +59,7 @@ def literal_limit(oracle: Callable[..., Any], cases: Sequence[Case], dtype: str)
                 break
         else:
             worst = worst if near_discontinuity(oracle, exact, dtype) else one
-    return LITERAL_FACTOR * worst + ULPS
+    return literal_bound(worst)
 
 
 def _literal_outputs(oracle: Callable[..., Any], case: Case, dtype: str) -> list[Array]:

@@ -47,6 +47,11 @@ LITERAL_FACTOR = 2.0
 ULPS = 2.0
 
 
+def literal_bound(literal_error: float, unit: float = 1.0) -> float:
+    """The tolerance in a lower precision: twice the literal form's error, plus 2 of ``unit``."""
+    return LITERAL_FACTOR * literal_error + ULPS * unit
+
+
 def scale(expected: npt.ArrayLike) -> float:
     """The largest magnitude in ``expected``; 1 if it is all zeros or empty."""
     magnitudes = np.abs(np.asarray(expected, dtype=np.float64))

@@ -1,6 +1,6 @@
 """Tolerances of tests alone; ``benchmarks.verify.tolerances`` are the conformance kit's."""
 
-from benchmarks.verify.tolerances import LITERAL_FACTOR, SMOOTHED, ULPS, scale
+from benchmarks.verify.tolerances import SMOOTHED
 
 # mappings are options of pytest.approx, or of torch.testing.assert_close
 METRIC = 1e-12  # absolute: caption metrics against the published implementation
@@ -28,8 +28,3 @@ RESIDUAL = {"rel": 0.1}  # the standard deviation of 3,600 draws
 BETWEEN = {"rel": 0.5}  # the standard deviation of 60 draws, beside their noise
 ANOTHER_DEVICE = {"rtol": 1e-10, "atol": 1e-12}  # float64 on another device
 DEVIATIONS = 6  # standard deviations: what is drawn against its expectation
-
-
-def literal_bound(literal_error, expected, epsilon):
-    """The tolerance in a precision with machine ``epsilon``, given the literal form's error."""
-    return LITERAL_FACTOR * literal_error + ULPS * epsilon * scale(expected)
