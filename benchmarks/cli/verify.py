@@ -257,9 +257,10 @@ def _line(cells: Sequence[str]) -> str:
 
 LOWER = [name for name in UNITS if name != "float64"]
 CALLED = (
-    "Arguments are passed by position, arrays as NumPy arrays, PyTorch tensors or JAX arrays. They "
-    "must not be changed, and nothing may be kept from one call to the next. Nor may a global "
-    f"setting change: {SETTINGS}.",
+    "Arguments are passed by position, arrays as NumPy arrays, PyTorch tensors or JAX arrays, "
+    "rates and other numbers as Python's, to be used in float64 where arrays are. Arguments must "
+    "not be changed, and nothing may be kept from one call to the next. Nor may a global setting "
+    f"change: {SETTINGS}.",
     "JAX compiles every operation anew for each shape: its candidates take minutes, with --quick "
     "too. Derivatives are compiled as a whole, where no branch depends on values.",
     "A candidate runs in a process of its own. The oracle and all comparisons, of contiguous "
@@ -280,7 +281,8 @@ CALLED = (
     f"input and every operation's result changes by a unit: {FLOAT64:g} in float64, one in the "
     f"last place in lower precision ({', '.join(LOWER)}). The literal form's are its most over "
     "many cases. Values count, not dtypes: outputs in float64 for arguments in float32 are right. "
-    "A tanh changes by a unit of 1. Gradients are of float64 and float32, never of 16 bits.",
+    "A tanh changes by a unit of 1; in float32 a sum of n > 12 terms by sqrt(n / 12) units. "
+    "Gradients are of float64 and float32, never of 16 bits.",
 )
 TOLERANCES = (
     ("quantity", "dtype", "tolerance", "relative to"),

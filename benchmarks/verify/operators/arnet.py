@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from benchmarks.verify.cases import Array, Case
@@ -30,12 +32,12 @@ def _joint(draw: Draw) -> Case:
     V = draw.size("V", 5, large=(130, 10000), least=2)
     tokens = draw.random.integers(0, V, len(H) + 1)
     log_probs = draw_log_probs(draw, len(H), V)
-    return log_probs, tokens, H, parameters, draw.size("lambda_", 64, least=0) / 16
+    return log_probs, tokens, H, parameters, draw.size("lambda_", 64, least=0) / 15
 
 
 def _modes(draw: Draw) -> Case:
     d, N = channels(draw), draw.size("N", 5, large=(33, 200))
-    U, V = draw.array(N, d), draw.array(N, d)
+    U, V = draw.choose("magnitude", (1.0,)) * draw.array(2, N, d)
     U[:, 0], V[:, 0] = np.abs(U[:, 0]), np.abs(V[:, 0])  # no mean is zero, which has no cosine
     return U, V
 
@@ -60,6 +62,11 @@ PARAMETERS = (
 )
 MANY_IMAGES = ({"N": 200, "d": 40},)
 """With a single channel every distance is 0."""
+
+MODE_CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "one_image": ({"N": 1}, "a single image"),
+    "small": ({"magnitude": 2.0**-10}, "states near zero"),
+}
 
 MODES = "U, V: (N, d), the last hidden state of N images in training and in inference mode."
 
@@ -111,7 +118,7 @@ OPERATORS = (
         _modes,
         {"arnet": (10, 11)},
         conventions=("The cosine distance is 1 - cos, from 0 to 2.",),
-        special={"one_image": ({"N": 1}, "a single image")},
+        special=MODE_CASES,
         by=("U", "V"),
         sizes=MANY_IMAGES,
     ),
@@ -124,7 +131,7 @@ OPERATORS = (
         _modes,
         {"arnet": (10, 12)},
         conventions=("The cosine distance is 1 - cos, from 0 to 2.",),
-        special={"one_image": ({"N": 1}, "a single image")},
+        special=MODE_CASES,
         by=("U", "V"),
         sizes=MANY_IMAGES,
     ),

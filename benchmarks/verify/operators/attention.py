@@ -11,7 +11,6 @@ from benchmarks.verify import gradients, properties
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators.operator import (
-    ALL,
     EXACT,
     GRADIENT,
     MIXED,
@@ -108,7 +107,6 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
         empty=False,
         holes={"causal": False},  # with holes, causal masking is not defined
         gates=("X", "Y") if aoa else None,
-        dtypes=ALL,
         sizes=(
             {"M": 20, "N": 144, "num_heads": 8, "d_k": 16},
             {"M": 144, "N": 144, "num_heads": 8, "d_k": 64, "causal": True},

@@ -240,7 +240,7 @@ OPERATORS = (
         "The numbers that fall from mu in the middle to mu - mu^2 at both ends.",
         denoising.symmetric_sequence,
         lambda draw: (
-            float(draw.random.integers(-15, 16)) / 16,
+            float(draw.random.integers(-15, 16)) / 17,
             draw.size("N", 10, large=(100,)),
         ),
         {"middle_out": (8,)},

@@ -35,7 +35,7 @@ def _cross_entropies(draw: Draw) -> Case:
     if draw.flag("padding"):
         targets[draw.random.integers(0, 2, (B, T)) == 0] = pad_id
         targets[0, 0] = (pad_id + 1) % V  # at least one word is not padding
-    label_smoothing = draw.choose("label_smoothing", (0.0, 0.125, 0.5))
+    label_smoothing = draw.choose("label_smoothing", (0.0, 0.1, 0.5))
     return draw_log_probs(draw, B, T, V), targets, pad_id, label_smoothing
 
 
@@ -137,7 +137,7 @@ OPERATORS = (
                 "no padding, no label smoothing",
             ),
             "padding": ({"padding": True, "label_smoothing": 0.0}, "words that do not count"),
-            "label_smoothing": ({"label_smoothing": (0.125, 0.5)}, "smoothed labels"),
+            "label_smoothing": ({"label_smoothing": (0.1, 0.5)}, "smoothed labels"),
             **UNLIKELY,
         },
         by=("log_probs",),

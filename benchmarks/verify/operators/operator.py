@@ -147,7 +147,7 @@ class Operator:
     empty: bool = True
     holes: Pins | None = field(default_factory=dict)
     gates: tuple[str, ...] | None = None
-    dtypes: tuple[str, ...] = FLOATS
+    dtypes: tuple[str, ...] = ALL
     project_dtypes: tuple[str, ...] = ()
     sizes: tuple[Pins, ...] = ()
     length: str = "L"

@@ -19,13 +19,13 @@ FIRST = "iteration counts the updates already made: 0 for the first."
 
 def _descents(draw: Draw) -> Case:
     n, B = draw.size("n", 5, large=(130, 1000)), draw.size("B", 4, large=(9, 48))
-    return draw.array(n), draw.inputs(B, n), draw.choose("alpha", (0.5, 0.125))
+    return draw.array(n), draw.inputs(B, n), draw.choose("alpha", (0.5, 0.1))
 
 
 def _clippings(draw: Draw) -> Case:
     d, e = draw.size("d", 5, large=(40, 130)), draw.size("e", 5, large=(130, 512))
     gradients = {"weight": draw.inputs(d, e), "bias": draw.inputs(d)}
-    return gradients, draw.choose("threshold", (0.5, 2.0, 64.0))
+    return gradients, draw.choose("threshold", (0.5, 0.1, 2.0, 64.0))
 
 
 def _radams(draw: Draw) -> Case:

@@ -117,7 +117,7 @@ def _zoneouts(draw: Draw) -> Case:
 
 
 def _dropouts(draw: Draw) -> Case:
-    d, p = channels(draw), draw.size("p", 63, least=0) / 64
+    d, p = channels(draw), draw.size("p", 63, least=0) / 65
     X, parameters = _sequence(draw, d)
     keep = draw.random.random((len(X), d)) >= p
     return X, parameters, keep, p, draw.choose("dropped", ("state", "update"))

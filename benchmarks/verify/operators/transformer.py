@@ -8,7 +8,7 @@ from benchmarks.verify import properties
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.operators import attention, expansion
-from benchmarks.verify.operators.operator import ALL, NORMAL_RANGE, UNEVEN, Operator, Property
+from benchmarks.verify.operators.operator import NORMAL_RANGE, UNEVEN, Operator, Property
 from reference import primitives, transformer
 from reference.primitives import Integers, Parameters
 
@@ -208,7 +208,6 @@ OPERATORS = (
         special={"one_channel": ({"d": 1}, "a single channel, of no variance"), **SHIFTED},
         regimes=("zeros", "huge"),
         by=("X", "parameters"),
-        dtypes=ALL,
         sizes=({"L": 144, "d": 512}, {"L": 17, "d": UNEVEN}),
     ),
     Operator(
@@ -221,7 +220,6 @@ OPERATORS = (
         _feed_forwards,
         regimes=("zeros", "huge"),
         by=("X", "parameters"),
-        dtypes=ALL,
         sizes=({"L": 144, "d": 512, "d_ff": 2048}, {"L": 17, "d": UNEVEN, "d_ff": UNEVEN}),
     ),
     _layer(decodes=False),
