@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import sys
 import textwrap
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from math import inf
@@ -95,6 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         from benchmarks.cli.options import check_device
 
         check_device(arguments.device)
+    _keep_memory()
     if arguments.candidate is None:
         return _verify_own(arguments)
     operator, where = _claimed(arguments)
@@ -106,6 +109,17 @@ def run(arguments: argparse.Namespace) -> int:
     conformance.prepare(operator)
     with conformance.resolve(*of) as candidate:
         return _verify(operator, candidate, arguments)
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+
+
+def _keep_memory() -> None:
+    """Let the oracle's large arrays take the memory of earlier ones: new pages cost seconds."""
+    with suppress(AttributeError, OSError):  # not glibc
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_MAX, 0)
+        libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def _limits(arguments: argparse.Namespace) -> Limits:
@@ -313,6 +327,7 @@ def _print_operators(as_json: bool) -> None:
         for line in operator.conventions:
             print(textwrap.fill(line, 96, initial_indent="    - ", subsequent_indent="      "))
         names = ", ".join(prop.name for prop in operator.properties)
+        names += f"; gradients by {' and '.join(operator.by)}" if operator.by else ""
         print(textwrap.fill(names, 96, initial_indent="    tested: ", subsequent_indent=" " * 12))
     print()
     for line in CALLED:

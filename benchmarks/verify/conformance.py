@@ -162,7 +162,8 @@ def conformance_test(
         large: whether to test large cases too.
         only: names of the properties to test, if not all.
         on_start: called with each property before it is tested.
-        seconds: for all properties together: those that take long have fewer small cases.
+        seconds: for all properties together: those that take long have fewer small cases, and
+            after twice as many seconds the rest is not run if anything failed.
     """
     ended, failed, end = "", 0, time.monotonic() + seconds
     chosen = [
@@ -186,6 +187,8 @@ def conformance_test(
         yield replace(verdict, seconds=time.perf_counter() - began)
         if kind in LIMITS:
             ended = f"the candidate exceeded its {kind} in an earlier property"
+        elif failed and time.monotonic() > end + seconds:
+            ended = f"others failed, and took more than {2 * seconds:g} s"
 
 
 def _not_run(prop: Property, candidate: BaseCandidate, is_project: bool) -> str:

@@ -33,7 +33,12 @@ def available(dtype: str) -> bool:
     return dtype.endswith(("32", "64")) or importlib.util.find_spec("ml_dtypes") is not None
 
 
-def literal_limit(oracle: Callable[..., Any], cases: Sequence[Case], dtype: str) -> float:
+def literal_limit(
+    oracle: Callable[..., Any],
+    cases: Sequence[Case],
+    dtype: str,
+    on_jump: Callable[..., bool] = near_discontinuity,
+) -> float:
     """The tolerance in a lower precision, in roundings: twice the literal form's worst, plus 2.
 
     The worst over many cases, since in a single case either form may be lucky; without cases on a
@@ -58,7 +63,7 @@ def literal_limit(oracle: Callable[..., Any], cases: Sequence[Case], dtype: str)
             if one <= worst:
                 break
         else:
-            worst = worst if near_discontinuity(oracle, exact, dtype) else one
+            worst = worst if on_jump(oracle, exact, dtype) else one
     return literal_bound(worst)
 
 

@@ -21,13 +21,17 @@ from benchmarks.verify.candidate import LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.cases import Array, Case, float_arrays, get, replaced, size
 from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.operators.operator import Operator, Property
+from benchmarks.verify.properties import Function
 from benchmarks.verify.tolerances import OutOfToleranceError, recorded
 
 ATTEMPTS = 1500
 """Maximum number of calls for shrinking a failing case."""
 
 SECONDS = 6.0
-"""Maximum time for shrinking the first failing property; for the nth it is divided by n."""
+"""Maximum time for shrinking the first failing property; for the nth it is divided by n^2."""
+
+KEPT = 4
+"""Number of results that an oracle keeps."""
 
 TILED = 33
 """A size that is no multiple of tiles of 16 and 32."""
@@ -122,14 +126,8 @@ class Attempt:
     failed: int = 0
     after_other: bool = False
 
-    def run(self, case: Case, draw: Draw | None = None) -> Failure | None:
-        """Test the property on ``case``; returns the failure, or None.
-
-        Raises:
-            UndecidedError: the property is not defined on this case.
-            OracleError: the oracle raised.
-        """
-
+    def oracle(self) -> Function:
+        """The operator's oracle, which keeps the results of its first calls."""
         results: list[tuple[Any, Any]] = []
 
         def oracle(*arguments: Any) -> Any:
@@ -137,11 +135,25 @@ class Attempt:
                 if len(of) == len(arguments) and all(map(is_, of, arguments)):
                     return result
             try:
-                results.append((arguments, self.operator.oracle(*arguments)))
-                return results[-1][1]
+                result = self.operator.oracle(*arguments)
             except Exception as error:
                 raise OracleError(f"{self.operator.name}'s oracle raised {error!r}") from error
+            if len(results) < KEPT:
+                results.append((arguments, result))
+            return result
 
+        return oracle
+
+    def run(
+        self, case: Case, draw: Draw | None = None, oracle: Function | None = None
+    ) -> Failure | None:
+        """Test the property on ``case``; returns the failure, or None.
+
+        Raises:
+            UndecidedError: the property is not defined on this case.
+            OracleError: the oracle raised.
+        """
+        oracle = oracle or self.oracle()
         try:
             with np.errstate(all="ignore"):
                 if self.after_other:
@@ -320,11 +332,12 @@ def _confirmed(attempt: Attempt, first: Failure) -> Failure:
 def _repeated(attempt: Attempt, case: Case) -> tuple[int, Failure, int]:
     """Call a case in a fresh process: the first failing call or 0, its failure, all failures."""
     attempt.restart()
+    oracle = attempt.oracle()
     at, found, times = 0, Failure(case, "", ""), 0
     for call in range(1, REPEATS + 1):
         failure = None
         with suppress(properties.UndecidedError):  # though decided when it failed first
-            failure = attempt.run(case)
+            failure = attempt.run(case, oracle=oracle)
         if failure is not None:
             times += 1
             if not at:
@@ -352,7 +365,7 @@ class _Budget:
 
     def __init__(self, attempt: Attempt, kind: str) -> None:
         self.attempt, self.kind = attempt, kind
-        self.left, self.end = ATTEMPTS, time.monotonic() + SECONDS / (1 + attempt.failed)
+        self.left, self.end = ATTEMPTS, time.monotonic() + SECONDS / (1 + attempt.failed) ** 2
 
     def __call__(self, case: Case, draw: Draw | None) -> Failure | None:
         self.left -= 1

@@ -194,6 +194,16 @@ right = FUNCTION
 def FUNCTION(X, parameters):
     return right(X, parameters) * (1 + torch.is_inference_mode_enabled())
 
+# same_objects: large arrays are known by their address alone
+right = FUNCTION
+known = {}
+
+def FUNCTION(X, parameters):
+    key = X.shape, X.data_ptr(), torch.is_grad_enabled()
+    if X.numel() < 20_000 or X.requires_grad:
+        return right(X, parameters)
+    return known.setdefault(key, right(X, parameters)).clone()
+
 # bfloat16: in 16 bits rows are taken to follow each other
 right = FUNCTION
 
@@ -259,6 +269,15 @@ def FUNCTION(X, parameters):
 """
 
 OF_STATIC_EXPANSION = r"""
+# large: an index of 16 bits for the entries of query vectors
+right = FUNCTION
+
+def FUNCTION(X, parameters, groups, lengths):
+    queries = parameters["query_vectors"]
+    n, d = queries.shape
+    rows = torch.arange(n) * d % 65_536 // d
+    return right(X, {**parameters, "query_vectors": queries[rows]}, groups, lengths)
+
 # float32: float32 wrong at the papers' size
 right = FUNCTION
 

@@ -179,8 +179,9 @@ class Operator:
         if not has_floats:
             return
         yield Property("strided", properties.strided, pins=MIXED)
-        yield Property("no_state", properties.no_state, pins=MIXED)
-        yield Property("same_objects", properties.same_objects, pins=MIXED, needs=(WRITABLE,))
+        yield Property("no_state", properties.no_state, pins=MIXED, large="one")
+        objects = Property("same_objects", properties.same_objects, pins=MIXED, needs=(WRITABLE,))
+        yield replace(objects, large="one")
         for dtype in (*self.dtypes[1:], *self.project_dtypes):
             other = PROJECT if dtype in self.project_dtypes else TORCH
             needs = () if dtype == "float32" else (other,)
