@@ -66,14 +66,20 @@ def test_bad_input_is_said():
         check(lambda X: X, "layer_norm")
 
 
-def test_a_hang_ends_by_the_time_limit_and_nothing_else_is_tried():
+@pytest.mark.parametrize(("framework", "calls"), [("numpy", 1), (None, 2)])
+def test_a_hang_ends_by_the_time_limit_and_nothing_else_is_tried(framework, calls, tmp_path):
+    """One call, and one before it that finds the framework."""
+
     def sleeps(X, parameters):
+        with (tmp_path / "calls").open("a") as file:
+            file.write("called\n")
         time.sleep(60)
 
     began = time.monotonic()
     with pytest.raises(AssertionError, match=r"did not answer within 0\.5 seconds"):
-        check(sleeps, "layer_norm", framework="numpy", limits=Limits(seconds=0.5))
+        check(sleeps, "layer_norm", framework=framework, limits=Limits(seconds=0.5))
     assert time.monotonic() - began < 20
+    assert (tmp_path / "calls").read_text().count("called") == calls
 
 
 def test_the_limit_of_memory_ends_the_test_and_the_case_makes_as_many_calls():

@@ -296,7 +296,7 @@ CALLED = (
     f"last place in lower precision ({', '.join(LOWER)}). The literal form's are its most over "
     "many cases. Values count, not dtypes: outputs in float64 for arguments in float32 are right. "
     "A tanh changes by a unit of 1; in float32 a sum of n > 12 terms by sqrt(n / 12) units. "
-    "Gradients are of float64 and float32, never of 16 bits.",
+    "Gradients and extreme inputs are of float64 and float32, never of 16 bits.",
 )
 TOLERANCES = (
     ("quantity", "dtype", "tolerance", "relative to"),

@@ -98,7 +98,7 @@ OPERATORS = (
             {"L": 144, "d": 130, "group_0": 65, "groups": 2},
             {"L": 144, "d": 512, "group_0": 64, "groups": 1},
             {"L": 17, "d": UNEVEN, "group_0": 65, "groups": 1},
-            {"L": 33, "d": 512, "group_0": 992, "groups": 1},
+            {"L": 144, "d": 512, "group_0": 992, "groups": 1},
             {"groups": 5, **{f"group_{i}": 32 << i for i in range(5)}},
         ),
     ),
