@@ -19,8 +19,8 @@ import torch
 
 from benchmarks.errors import InputError
 from benchmarks.verify import check
-from benchmarks.verify.candidate import CandidateError
-from benchmarks.verify.conformance import NOT_RUN, conformance_test, resolve
+from benchmarks.verify.candidate import Candidate, CandidateError
+from benchmarks.verify.conformance import FAILED, NOT_RUN, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Limits
 from tests.candidates import right, wrong
@@ -80,6 +80,16 @@ def test_a_hang_ends_by_the_time_limit_and_nothing_else_is_tried(framework, call
         check(sleeps, "layer_norm", framework=framework, limits=Limits(seconds=0.5))
     assert time.monotonic() - began < 20
     assert (tmp_path / "calls").read_text().count("called") == calls
+
+
+def test_after_a_failure_and_the_time_the_rest_is_not_run():
+    candidate = Candidate(lambda X, parameters: X, "numpy")
+    verdicts = conformance_test(OPERATORS["layer_norm"], candidate, examples=1, seconds=0.0)
+    first, *others = verdicts
+    assert first.status == FAILED
+    assert {(one.status, one.message) for one in others} == {
+        (NOT_RUN, "others failed, and took more than 0 s")
+    }
 
 
 def test_the_limit_of_memory_ends_the_test_and_the_case_makes_as_many_calls():

@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         from benchmarks.cli.options import check_device
 
         check_device(arguments.device)
-    _keep_memory()
+    _reuse_freed_memory()
     if arguments.candidate is None:
         return _verify_own(arguments)
     operator, where = _claimed(arguments)
@@ -114,8 +114,8 @@ def run(arguments: argparse.Namespace) -> int:
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
-def _keep_memory() -> None:
-    """Let the oracle's large arrays take the memory of earlier ones: new pages cost seconds."""
+def _reuse_freed_memory() -> None:
+    """Let glibc reuse freed memory for the oracle's large arrays: page faults cost seconds."""
     with suppress(AttributeError, OSError):  # not glibc
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_MAX, 0)
@@ -272,9 +272,9 @@ def _line(cells: Sequence[str]) -> str:
 LOWER = [name for name in UNITS if name != "float64"]
 CALLED = (
     "Arguments are passed by position, arrays as NumPy arrays, PyTorch tensors or JAX arrays, "
-    "rates and other numbers as Python's, to be used in float64 where arrays are. Arguments must "
-    "not be changed, and nothing may be kept from one call to the next. Nor may a global setting "
-    f"change: {SETTINGS}.",
+    "rates and other numbers as Python's: with arrays in float64 they must not be rounded to "
+    "float32. Arguments must not be changed, and nothing may be kept from one call to the next. "
+    f"Nor may a global setting change: {SETTINGS}.",
     "JAX compiles every operation anew for each shape: its candidates take minutes, with --quick "
     "too. Derivatives are compiled as a whole, where no branch depends on values.",
     "A candidate runs in a process of its own. The oracle and all comparisons, of contiguous "

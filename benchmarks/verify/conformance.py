@@ -111,11 +111,11 @@ def resolve(
     candidate = isolated(framework or "numpy")
     if framework is not None:
         return candidate
-    kind = _kind(candidate, operator)
+    kind = _failure_kind(candidate, operator)
     if kind in LIMITS:  # in another framework it would take as long
         candidate.restart()
         return candidate
-    if kind in CALLED:
+    if kind in ACCEPTED:
         # if it returns a framework's arrays for NumPy's, it also takes them, and has gradients
         others = {candidate.apply(attrgetter("result_framework"))} - {"", "numpy"}
     else:
@@ -133,14 +133,14 @@ def resolve(
 
 def takes_arrays(candidate: BaseCandidate, operator: Operator) -> bool:
     """Whether a candidate accepts a case in its framework and returns arrays."""
-    return _kind(candidate, operator) in CALLED
+    return _failure_kind(candidate, operator) in ACCEPTED
 
 
-CALLED = "", "in place", "state"
+ACCEPTED = "", "in place", "state"
 """Kinds of failures of a function that accepts a case and returns arrays."""
 
 
-def _kind(candidate: BaseCandidate, operator: Operator) -> str:
+def _failure_kind(candidate: BaseCandidate, operator: Operator) -> str:
     """The kind of failure of a candidate on a case; empty if there is none."""
     try:
         _alone(candidate, operator)(*operator.case(Draw(1)))

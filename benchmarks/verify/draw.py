@@ -5,7 +5,8 @@ pin them (``L=1``), a large case can set one size (``L=200``), and a failing cas
 trying smaller sizes and earlier options.
 
 Numbers are multiples of 1/16, whose sums of products are exact in float64: a zero is zero in any
-order of summation, so that no correct implementation fails by rounding at a kink of ReLU.
+order of summation, so that no correct implementation fails by rounding at a kink of ReLU. Rates,
+lambda and other options are numbers that float32 would round, such as multiples of 1/65.
 """
 
 from __future__ import annotations

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import pickle
 from collections.abc import Callable, Sequence
 from functools import partial
+from hashlib import sha256
 from operator import itemgetter
 from typing import Any
 
@@ -37,7 +39,7 @@ def literal_limit(
     oracle: Callable[..., Any],
     cases: Sequence[Case],
     dtype: str,
-    on_jump: Callable[..., bool] = near_discontinuity,
+    check_jumps: bool = True,
 ) -> float:
     """The tolerance in a lower precision, in roundings: twice the literal form's worst, plus 2.
 
@@ -63,8 +65,22 @@ def literal_limit(
             if one <= worst:
                 break
         else:
-            worst = worst if on_jump(oracle, exact, dtype) else one
+            worst = worst if check_jumps and near_discontinuity(oracle, exact, dtype) else one
     return literal_bound(worst)
+
+
+_CASE_LIMITS: dict[tuple[str, bytes], float | None] = {}
+"""The cache of ``case_limit``, by dtype and a hash of the case and its expected output."""
+
+
+def case_limit(oracle: Callable[..., Any], exact: Case, dtype: str) -> float | None:
+    """``literal_limit`` of one float64 case, or None on a jump; cached, as failing cases recur."""
+    key = dtype, sha256(pickle.dumps((exact, oracle(*exact)))).digest()
+    if key not in _CASE_LIMITS:
+        jump = near_discontinuity(oracle, exact, dtype)
+        limit = None if jump else literal_limit(oracle, [exact], dtype, check_jumps=False)
+        _CASE_LIMITS[key] = limit
+    return _CASE_LIMITS[key]
 
 
 def _literal_outputs(oracle: Callable[..., Any], case: Case, dtype: str) -> list[Array]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -23,14 +22,13 @@ from benchmarks.verify.cases import (
     rounded,
 )
 from benchmarks.verify.frameworks import INFERENCE, NON_CONTIGUOUS
-from benchmarks.verify.precision import literal_limit
+from benchmarks.verify.precision import case_limit
 from benchmarks.verify.tolerances import (
     OutOfToleranceError,
     assert_close,
     assert_conforms,
     assert_gated,
     assert_smoothed,
-    near_discontinuity,
 )
 from reference.metrics import bleu, ngrams
 from reference.primitives import Array, Mask
@@ -56,21 +54,12 @@ def assert_equals_oracle(result: Any, oracle: Function, case: Case, limit: float
     except OutOfToleranceError:
         if dtype == "float64":
             raise
-        key = dtype, sha256(pickle.dumps((exact, oracle(*exact)))).digest()
-        if key not in _LIMITS:
-            of_one = oracle, [exact], dtype, lambda *_: False
-            near = near_discontinuity(oracle, exact, dtype)
-            _LIMITS[key] = None if near else literal_limit(*of_one)
-        of_this = _LIMITS[key]
+        of_this = case_limit(oracle, exact, dtype)
         if of_this is None:
             raise UndecidedError from None
         if of_this <= limit:
             raise
         assert_conforms(result, oracle, exact, dtype, of_this)
-
-
-_LIMITS: dict[tuple[str, bytes], float | None] = {}
-"""Of failing cases in lower precision, which are tried again: the limit; None on a jump."""
 
 
 def equals_oracle(

@@ -30,8 +30,8 @@ ATTEMPTS = 1500
 SECONDS = 6.0
 """Maximum time for shrinking the first failing property; for the nth it is divided by n^2."""
 
-KEPT = 4
-"""Number of results that an oracle keeps."""
+CACHED = 4
+"""Number of results that ``Attempt.oracle`` caches."""
 
 TILED = 33
 """A size that is no multiple of tiles of 16 and 32."""
@@ -127,7 +127,7 @@ class Attempt:
     after_other: bool = False
 
     def oracle(self) -> Function:
-        """The operator's oracle, which keeps the results of its first calls."""
+        """The operator's oracle, with a cache of the results of its first calls."""
         results: list[tuple[Any, Any]] = []
 
         def oracle(*arguments: Any) -> Any:
@@ -138,7 +138,7 @@ class Attempt:
                 result = self.operator.oracle(*arguments)
             except Exception as error:
                 raise OracleError(f"{self.operator.name}'s oracle raised {error!r}") from error
-            if len(results) < KEPT:
+            if len(results) < CACHED:
                 results.append((arguments, result))
             return result
 
