@@ -11,7 +11,7 @@ from reference.checks import requires
 from reference.equations import Decision, Erratum, equation
 from reference.primitives import Array, Mask, Parameters, linear, select, sigmoid, softmax
 
-Score = Callable[[Array, Array], float]
+Score = Callable[[Array, Array], Array]
 """``score(h, state)``: the relevance of a state (d_s,) to the decoder's state h (d,)."""
 
 
@@ -31,7 +31,7 @@ Score = Callable[[Array, Array], float]
 )
 def attend(hd: Array, he: Array, f: Score) -> Array:
     """The decoder's states hd (M, d) attend to the encoder's he (N, d_s): (M, d_s)."""
-    e = np.array([[f(hd_j, he_i) for hd_j in hd] for he_i in he], dtype=he.dtype)  # (N, M)
+    e = np.stack([np.stack([f(hd_j, he_i) for hd_j in hd]) for he_i in he])  # (N, M)
     alpha = softmax(e, axis=0)
     v: Array = alpha.T @ he
     return v
@@ -72,7 +72,7 @@ def context_vector(alpha: Array, states: Array) -> Array:
 )
 def alignment_weights(h: Array, states: Array, score: Score) -> Array:
     """The attention weights (n,) of the decoder's h_{t-1} (d,) over the states (n, d_s)."""
-    return softmax(np.array([score(h, h_i) for h_i in states], dtype=states.dtype))
+    return softmax(np.stack([score(h, h_i) for h_i in states]))
 
 
 @equation(
@@ -81,9 +81,10 @@ def alignment_weights(h: Array, states: Array, score: Score) -> Array:
     r"\operatorname{score}(\mathbf{h}_{t-1}^d, \mathbf{h}_i^e) ="
     r" \mathbf{h}_{t-1}^d \mathbf{W}_a \mathbf{h}_i^e",
 )
-def general_score(h: Array, h_i: Array, W_a: Array) -> float:
-    """The general score (Luong et al., 2015) of h (d,) and h_i (d_s,), with W_a (d, d_s)."""
-    return float(h @ W_a @ h_i)
+def general_score(h: Array, h_i: Array, W_a: Array) -> Array:
+    """The general score () (Luong et al., 2015) of h (d,) and h_i (d_s,), with W_a (d, d_s)."""
+    score: Array = h @ W_a @ h_i
+    return score
 
 
 @equation(
@@ -101,18 +102,19 @@ def general_score(h: Array, h_i: Array, W_a: Array) -> float:
 )
 def soft_attention(h: Array, s: Array, score: Score) -> Array:
     """The context (d_s,) of the local information vectors s (n, d_s) for h_{t-1} (d,)."""
-    weights = softmax(np.array([score(h, s_i) for s_i in s], dtype=s.dtype))
+    weights = softmax(np.stack([score(h, s_i) for s_i in s]))
     z: Array = weights @ s
     return z
 
 
-def additive_score(h: Array, s_i: Array, parameters: Parameters) -> float:
-    """``w^T tanh(W_s s_i + W_h h + b)``: ARNet's multilayer perceptron (Bahdanau et al., 2015).
+def additive_score(h: Array, s_i: Array, parameters: Parameters) -> Array:
+    """``w^T tanh(W_s s_i + W_h h + b)``, (): ARNet's multilayer perceptron (Bahdanau et al., 2015).
 
     ``w`` and ``b`` are (d_a,), ``W_s`` (d_a, d_s), ``W_h`` (d_a, d).
     """
     hidden = np.tanh(parameters["W_s"] @ s_i + parameters["W_h"] @ h + parameters["b"])
-    return float(parameters["w"] @ hidden)
+    score: Array = parameters["w"] @ hidden
+    return score
 
 
 def causal_mask(length: int) -> Mask:

@@ -290,8 +290,8 @@ def middle_out(
         h = decoder.advance(side)
         log_p[side].append(word_log_probabilities(h, select(parameters, f"{side}.")))
         decoder.write(side, embedding[next(words[side])])
-    V = len(embedding)
-    return {side: np.array(rows).reshape(-1, V) for side, rows in log_p.items()}
+    none = np.empty((0, len(embedding)), embedding.dtype)
+    return {side: np.vstack([none, *rows]) for side, rows in log_p.items()}
 
 
 @passage(

@@ -168,4 +168,4 @@ def word_log_probabilities(
     image = image_embedding(features, parameters["W_i"], parameters["b_i"])
     xs = [image, *(word_embedding(word, parameters["W_e"]) for word in S)]
     states = memory_blocks(xs, parameters, reading)
-    return np.array([log_softmax(parameters["W_pm"] @ m) for m, _ in states])
+    return np.stack([log_softmax(parameters["W_pm"] @ m) for m, _ in states])

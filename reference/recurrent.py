@@ -136,7 +136,7 @@ def bidirectional_lstm(X: Array, parameters: Parameters) -> tuple[Array, State]:
     backward = unroll(partial(lstm, T=T_back), X[::-1], zeros)
     final = [np.concatenate(halves) for halves in zip(forward[-1], backward[-1], strict=True)]
     both = zip(forward, backward[::-1], strict=True)
-    return np.array([np.concatenate([a.h, b.h]) for a, b in both]), State(*final)
+    return np.stack([np.concatenate([a.h, b.h]) for a, b in both]), State(*final)
 
 
 @requires(lambda z_c: np.min(z_c) >= 0 and np.max(z_c) <= 1, "z_c is {z_c}, expected in [0, 1]")

@@ -16,6 +16,7 @@ from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.precision import literal_limit
 from benchmarks.verify.project import ProjectImplementation, implementations
+from benchmarks.verify.rounding import HookedArray, perturbed
 from tests.candidates import wrong
 
 
@@ -207,6 +208,61 @@ def test_the_command_prints_our_table(monkeypatch, capsys):
     found = json.loads(capsys.readouterr().out)
     assert {row["operator"] for row in found} == {"layer_norm"}
     assert {"equations", "dtype", "device", "worst", "bound", "passed"} <= set(found[0])
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_no_oracle_makes_arrays_that_are_not_perturbed(name, monkeypatch):
+    """``np.array`` of a list would give arrays whose operations are exact."""
+    plain, array = [], np.array
+
+    def noted(x, *args, **kwargs):
+        listed = x if isinstance(x, list) else ()
+        plain.extend(each for each in listed if isinstance(each, HookedArray))
+        return array(x, *args, **kwargs)
+
+    case = OPERATORS[name].case(Draw(0))
+    monkeypatch.setattr(np, "array", noted)
+    perturbed(OPERATORS[name].oracle, case, 2.0**-23, 0, True)
+    assert not plain
+
+
+@given(n=st.integers(4, 500))
+def test_attention_may_add_equal_rows_one_after_the_other(n):
+    case = (np.ones(1), np.ones((n, 1)), np.ones((1, 1)))
+    oracle = OPERATORS["general_attention"].oracle
+    one_by_one = np.full(n, 1 / n, dtype=np.float32).cumsum(dtype=np.float32)[-1:]
+    limit = literal_limit(oracle, [case], "float32")
+    tolerances.assert_conforms(one_by_one, oracle, case, "float32", limit)
+
+
+@given(
+    n=st.integers(4, 1500),
+    term=st.floats(0.5, 1),
+    first=st.sampled_from(["alike", "distinct", 1, 2**20, 2**24]),
+    zeros=st.integers(0, 50),
+)
+def test_a_sum_in_float32_may_round_terms_that_are_alike_alike(n, term, first, zeros):
+    """Equal terms, or terms far below the first: as many roundings one way as there are terms."""
+    random = np.random.default_rng(n)
+    terms = np.full(n, term)
+    if first == "distinct":  # all of them lost
+        terms *= random.uniform(2.0**-27, 2.0**-26, n)
+    if first != "alike":
+        terms = np.append(1.0 if first == "distinct" else first, terms)
+    terms = np.append(terms, np.zeros(zeros)).astype(np.float32)
+    exact = (terms[None].astype(np.float64),)
+
+    def total(x):
+        return x.sum(-1)
+
+    one_by_one = terms.cumsum(dtype=np.float32)[-1:]
+    limit = literal_limit(total, [exact], "float32")
+    tolerances.assert_conforms(one_by_one, total, exact, "float32", limit)
+    product = (exact[0], np.ones((len(terms), 1)))
+    limit = literal_limit(np.matmul, [product], "float32")
+    tolerances.assert_conforms(one_by_one[:, None], np.matmul, product, "float32", limit)
+    with pytest.raises(tolerances.OutOfToleranceError):
+        tolerances.assert_conforms(one_by_one * (1 + 1e-3), total, exact, "float32", limit)
 
 
 @given(n=st.integers(1000, 20_000), seed=st.integers(0, 2**32 - 1))

@@ -21,7 +21,10 @@ EMPTY = 1e-6
 
 
 class HookedArray(np.ndarray[Any, np.dtype[np.float64]]):
-    """A float64 array; results of operations are mapped by ``after_op(result, ufunc, *inputs)``."""
+    """A float64 array; results of operations are mapped by ``after_op``.
+
+    Its arguments: the result, and of a ufunc also this, its inputs and its ``axis``.
+    """
 
     after_op: Callable[..., Any]
 
@@ -29,7 +32,8 @@ class HookedArray(np.ndarray[Any, np.dtype[np.float64]]):
         self, ufunc: np.ufunc, method: Any, *inputs: Any, out: tuple[Any, ...] = (), **kwargs: Any
     ) -> Any:
         plain = [x.view(np.ndarray) if isinstance(x, HookedArray) else x for x in inputs]
-        result = self._hooked(getattr(ufunc, method)(*plain, **kwargs), ufunc, *plain)
+        result = getattr(ufunc, method)(*plain, **kwargs)
+        result = self._hooked(result, ufunc, *plain, axis=kwargs.get("axis"))
         if not out:
             return result
         out[0][...] = result
@@ -43,9 +47,11 @@ class HookedArray(np.ndarray[Any, np.dtype[np.float64]]):
             return [self._hooked(x) for x in result]
         return self._hooked(result) if isinstance(result, np.ndarray) else result
 
-    def _hooked(self, x: Any, *operation: Any) -> Any:
+    def _hooked(self, x: Any, *operation: Any, **kwargs: Any) -> Any:
         x = np.asarray(x)
-        return _viewed(self.after_op(x, *operation), type(self)) if x.dtype.kind == "f" else x
+        if x.dtype.kind != "f":
+            return x
+        return _viewed(self.after_op(x, *operation, **kwargs), type(self))
 
 
 def _hooking(after_op: Callable[..., Any]) -> type[HookedArray]:
@@ -66,7 +72,7 @@ def literal(x: npt.ArrayLike, precision: str) -> Any:
 @cache
 def _rounding(precision: str) -> type[HookedArray]:
     dtype = numpy_dtype(precision)
-    return _hooking(lambda x, *_: x.astype(dtype))
+    return _hooking(lambda x, *_, **__: x.astype(dtype))
 
 
 def perturbed(
@@ -75,18 +81,20 @@ def perturbed(
     """The oracle's result with random relative errors up to ``unit`` of all inputs and operations.
 
     That of a tanh is absolute: computed by exponentials, it has the rounding error of 1. With
-    ``of_terms`` that of a sum of n > 12 terms is up to sqrt(n / 12) units: it has the variance of n
-    additions one after the other, each off by up to half a unit of the sum so far. Also returns
+    ``of_terms`` that of a sum is up to sqrt(a / 12) units if larger, where a adds up how many terms
+    each term is alike (n of n distinct ones): the variance of n additions one after the other, each
+    off by up to half a unit of the sum, where terms that are alike are rounded alike. Also returns
     which denominators are empty sums.
     """
     random, empty = np.random.default_rng(seed), []
 
-    def off(x: Array, ufunc: Any = None, *inputs: Any) -> Any:
+    def off(x: Array, ufunc: Any = None, *inputs: Any, axis: Any = None) -> Any:
         if ufunc is np.divide:
             empty.append((np.abs(inputs[1]) < EMPTY).tobytes())
         if ufunc is np.tanh:
             return x + random.uniform(-unit, unit, x.shape)
-        most = unit * (max(_terms(x, ufunc, *inputs) / 12, 1.0) ** 0.5 if of_terms else 1.0)
+        alike = _alike_of_sums(x, unit, ufunc, *inputs, axis=axis) if of_terms else 1.0
+        most = unit * np.sqrt(np.maximum(alike / 12, 1.0))
         return x * random.uniform(1 - most, 1 + most, x.shape)
 
     hooked = _hooking(off)
@@ -94,9 +102,48 @@ def perturbed(
         return oracle(*mapped(case, lambda array: _viewed(off(array), hooked))), empty
 
 
-def _terms(x: Array, ufunc: Any = None, *inputs: Any) -> int:
-    """The number of terms of each sum in ``x``, the result of a sum or of a matrix product."""
+def _alike_of_sums(
+    x: Array, unit: float, ufunc: Any = None, *inputs: Any, axis: int | None = None
+) -> Any:
+    """``_alike`` of the terms of each sum in ``x``, the result of a sum or of a matrix product.
+
+    Two terms of a product are alike only where both their factors are: at most as many as of the
+    left factors, and as of the right ones. The larger matrix is looked at only if it may matter.
+    """
     if ufunc is np.matmul:
-        return int(inputs[0].shape[-1])
-    is_sum = ufunc is np.add and len(inputs) == 1
-    return inputs[0].size // max(x.size, 1) if is_sum else 1
+        left, right = inputs
+        both = left.ndim > 1 and right.ndim > 1
+
+        def of_left() -> Array:
+            return _alike(left, unit)[..., None] if both else _alike(left, unit)
+
+        def of_right() -> Array:
+            columns = right.swapaxes(-1, -2) if right.ndim > 1 else right
+            return _alike(columns, unit)[..., None, :] if both else _alike(columns, unit)
+
+        first, second = (of_left, of_right) if left.size < right.size else (of_right, of_left)
+        alike = first()
+        many = alike.max(initial=0) > 2 * left.shape[-1]
+        return np.minimum(alike, second()) if many else alike
+    if ufunc is np.add and len(inputs) == 1:
+        terms = inputs[0].ravel() if axis is None else np.moveaxis(inputs[0], axis, -1)
+        return _alike(terms, unit).reshape(x.shape)
+    return 1.0
+
+
+def _alike(terms: Array, unit: float) -> Array:
+    """How many of the last axis's terms each of them is alike, added up: n where none are.
+
+    Terms are alike that differ by less than about the last place of the sum of all magnitudes.
+    Zeros are alike only themselves: adding them is exact.
+    """
+    n = terms.shape[-1]
+    if n * n <= 12:
+        return np.full(terms.shape[:-1], float(n))
+    places = np.round(terms / (unit * np.abs(terms).sum(-1, keepdims=True)))
+    places[terms == 0] = np.nan
+    places.sort(-1)
+    new = np.ones(terms.shape, dtype=bool)
+    np.not_equal(places[..., 1:], places[..., :-1], out=new[..., 1:])
+    group = new.ravel().cumsum() - 1
+    return np.bincount(group)[group].reshape(terms.shape).sum(-1, dtype=np.float64)
