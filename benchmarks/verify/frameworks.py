@@ -2,7 +2,8 @@
 
 ``layout`` is the memory layout: "plain" (contiguous), "broadcast" (stride zero along each axis on
 which all entries are equal), or one of ``NON_CONTIGUOUS``: "strided" (every second entry of a
-larger array), "columns" (the first entries of each row of a larger array) or "transposed"; or plain
+larger array), "columns" (the first entries of each row of a larger array) or "transposed" (the
+axes' strides in reverse order); or plain
 within one of PyTorch's modes without gradients, ``INFERENCE``.
 """
 
@@ -50,8 +51,7 @@ class NumPy:
             return np.broadcast_to(array[_distinct(array)].copy(), array.shape)
         if layout in NON_CONTIGUOUS and array.ndim:
             if layout == "transposed":
-                axes = (-1, -2) if array.ndim > 1 else (0, 0)
-                return array.swapaxes(*axes).copy().swapaxes(*axes)
+                return array.T.copy().T
             *rows, d = array.shape
             given = np.zeros((*rows, 2 * d), array.dtype)
             given = given[..., ::2] if layout == "strided" else given[..., :d]
@@ -131,7 +131,8 @@ class Torch(NumPy):
                 return torch.stack([tensor, tensor], -1).flatten(-2)[..., ::2]
             if layout == "columns":
                 return torch.cat([tensor, tensor], -1)[..., : tensor.shape[-1]]
-            return tensor.mT.contiguous().mT if tensor.ndim > 1 else tensor
+            axes = tuple(reversed(range(tensor.ndim)))
+            return tensor.permute(axes).contiguous().permute(axes)
         return tensor
 
     def to_numpy(self, value: Any) -> Any:

@@ -269,6 +269,10 @@ def differences(oracle: Function, case: Case, by: Sequence[int]) -> float:
     return slope(moved)
 
 
+STEPS = (2.0**-19, 2.0**-15, 2.0**-11)
+"""Of difference quotients; the next one where rounding errors exceed a small derivative."""
+
+
 def slope(moved: Callable[[float], Array]) -> float:
     """The derivative at 0 of the weighted sum of the output ``moved`` by a step.
 
@@ -283,16 +287,21 @@ def slope(moved: Callable[[float], Array]) -> float:
         sums.append(float(np.abs(terms).sum()))
         return float(terms.sum())
 
-    half, full, here = 2.0**-19, 2.0**-18, weighted(output)
-    near, far = ([weighted(moved(step)), weighted(moved(-step))] for step in (half, full))
-    found, coarse = (near[0] - near[1]) / (2 * half), (far[0] - far[1]) / (2 * full)
-    # bend is the jump of the slope at a kink on the point; a kink nearby changes found - coarse
-    bend = (sum(near) - 2 * here) / half - (sum(far) - 2 * here) / full / 2
-    # the rounding error of a difference quotient
-    rounding = 2.0**-52 * max(sums) / half
-    if max(abs(bend), abs(found - coarse), rounding) > DIFFERENCES / 10 * scale(found):
-        raise UndecidedError
-    return found
+    here = weighted(output)
+    for half in STEPS:
+        full = 2 * half
+        near, far = ([weighted(moved(step)), weighted(moved(-step))] for step in (half, full))
+        found, coarse = (near[0] - near[1]) / (2 * half), (far[0] - far[1]) / (2 * full)
+        # bend is the jump of the slope at a kink on the point; one nearby changes found - coarse
+        bend = (sum(near) - 2 * here) / half - (sum(far) - 2 * here) / full / 2
+        # the rounding error of a difference quotient
+        rounding = 2.0**-52 * max(sums) / half
+        off = max(abs(bend), abs(found - coarse), rounding)
+        if off <= DIFFERENCES / 10 * scale(found):
+            return found
+        if off > 1024 * rounding:  # a kink; a long sum has many roundings
+            break
+    raise UndecidedError
 
 
 def derivative(

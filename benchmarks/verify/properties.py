@@ -94,8 +94,8 @@ def inference(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: 
 
 def same_array(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """One array for the first two arguments gives the same result as two equal ones."""
-    X, _, *rest = case
-    case = X, X, *rest
+    _, Y, *rest = case
+    case = Y, Y, *rest
     assert_equals_oracle(candidate(*case), oracle, case, limit)
 
 

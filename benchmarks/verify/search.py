@@ -185,15 +185,18 @@ def draws(
     large: bool = True,
     until: float = np.inf,
 ) -> Iterator[Draw]:
-    """The draws of a property's cases: small ones (half as many for checks that repeat calls; after
-    the time ``until`` no more than ``LEAST``), and a few large ones.
+    """The draws of a property's cases: small ones, and a few large ones.
+
+    Of the small ones half as many for checks that repeat calls, a quarter if of padded batches;
+    after the time ``until`` no more than ``LEAST``.
 
     In one large case all sizes that can exceed ``TILED`` are ``TILED``; sizes with smaller maxima,
     such as heads, and the batch size (up to ``TILED``) have their own cases. With ``MANY`` small
     cases there is also a case with all sizes at their least large value, up to ``MODERATE``, one
     for each size at its largest, and some properties have the operator's ``sizes``; with fewer
-    there is at most one of these. Properties of large cases alone have all large values, a case
-    with sizes that are ``EVEN``, and large batches of long sequences.
+    there is at most one of these. Properties of padded batches then have one of long sequences
+    too. Properties of large cases alone have all large values, and large batches of long sequences.
+    These, and those with the operator's ``sizes``, have a case with sizes that are ``EVEN``.
     """
     seeds = np.random.default_rng([seed, *prop.name.encode()])
 
@@ -202,7 +205,7 @@ def draws(
 
     many = examples >= MANY
     if prop.check in REPEATING or "uses" in prop.settings:
-        examples = -(-examples // 2)
+        examples = -(-examples // (4 if prop.is_batched else 2))
     only_large = prop.large == "all"
     small = [draw({}) for _ in range(20 if only_large else examples)]
     if only_large:
@@ -224,11 +227,18 @@ def draws(
     tiled = {name: TILED for name in most if most[name] > TILED and name != "B"}
     few = {name: min(most[name], TILED) for name in most.keys() - tiled.keys()}
     together: list[Pins] = [pins for pins in (tiled, few) if pins]
+    flags = {name for name, x in small[0].kinds.items() if isinstance(x, bool)}
+    flags -= {"empty", "holes", *prop.pins}
+    tokens = {operator.length, "M"} & sizes.keys()  # M queries
+    longest = max((x for x in sizes.get(operator.length, ()) if x <= MODERATE), default=1)
+
+    def batch(rows: int, flag: bool) -> Pins:
+        return {"B": 9, **dict.fromkeys(tokens, min(rows, longest)), **dict.fromkeys(flags, flag)}
+
+    even = {name: EVEN for name, value in most.items() if value >= EVEN}
     if only_large:
-        even = {name: EVEN for name, value in most.items() if value >= EVEN}
         together += [even] if even else []
         if prop.is_batched:
-            longest = max(x for x in sizes[operator.length] if x <= MODERATE)
             together += [{**tiled, "B": 9}, {"B": most["B"], operator.length: longest}]
         each = sorted((value, name) for name, values in sizes.items() for value in values)
         one_large = [{**_kinds(name, small), name: value} for value, name in each]
@@ -243,12 +253,18 @@ def draws(
         for _ in range(2 * (tiled != {} and many)):  # one may be near a kink
             yield draw({**pins, **tiled})
         return
+    if prop.large == "batch":
+        # several: in 16 bits Psi is seldom decided for many tokens
+        several = [batch(TILED, False), batch(TILED, True), *[{"B": 9}] * 4]
+        yield from map(draw, several * many)
+        return
     if "B" in few:  # the oracle runs each sequence separately: not with many heads
         together.append({"B": few.pop("B")})
     if many:
         least = {name: min(values) for name, values in sizes.items() if min(values) <= MODERATE}
         together += [least, *({name: value} for name, value in most.items())]
-        together += operator.sizes if prop.large == "one" else ()
+        together += [batch(longest, False), batch(EVEN, True)] * prop.is_batched
+        together += [even, *operator.sizes] if prop.large == "one" else ()
     elif prop.large == "one" and most:
         name = [*most][int(seeds.integers(len(most)))]
         having = next(one for one in small if name in one.chosen)

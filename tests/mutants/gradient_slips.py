@@ -1,5 +1,6 @@
 """Slips in how a candidate is called: while a gradient is recorded, again, or with views."""
 
+from tests.mutants.batch_slips import BATCHES
 from tests.mutants.cheats import mutants_of
 from tests.mutants.precision_slips import PRECISION
 from tests.mutants.recurrent_gradient_slips import RECURRENT_GRADIENTS
@@ -380,5 +381,6 @@ GRADIENTS = [
     *mutants_of(OF_STATIC_WITH_HOLES, "static_expansion"),
     *mutants_of(OF_ATTENTION, "multi_head_attention"),
     *RECURRENT_GRADIENTS,
+    *BATCHES,
     *PRECISION,
 ]

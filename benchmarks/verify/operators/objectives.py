@@ -141,6 +141,7 @@ OPERATORS = (
             **UNLIKELY,
         },
         by=("log_probs",),
+        sizes=({"B": 48, "T": 40, "V": 130},),
     ),
     Operator(
         "self_critical",
@@ -163,5 +164,6 @@ OPERATORS = (
             **UNLIKELY,
         },
         by=("log_probs",),
+        sizes=({"B": 48, "K": 5, "T": 40},),
     ),
 )

@@ -44,6 +44,9 @@ SAME_GRADIENT = (
 )
 """Properties that compare a candidate's gradient with its own."""
 
+PADDED_TOO = ("strided", "same_array", "gradient_used_twice", "inference", *SAME_GRADIENT)
+"""Properties of single sequences that padded batches have too."""
+
 EXTREME = ("huge", "large_scores")
 """Regimes in which exponentials overflow."""
 
@@ -71,7 +74,8 @@ class Property:
         needs: requirements on the candidate or its framework: TORCH, GRADIENT and so on.
         settings: keyword arguments of the check.
         large: which large cases: "all", without small ones; "some", with small ones; "one", as
-            "some", but always one with a size at its largest; "tiled", two of several tiles; "no".
+            "some", but always one with a size at its largest; "tiled", two of several tiles;
+            "batch", a batch of long sequences; "no".
     """
 
     name: str
@@ -164,6 +168,12 @@ class Operator:
         return tuple(self._properties())
 
     def _properties(self) -> Iterator[Property]:
+        yield from self._properties_of_one()
+        if self.sequences:
+            yield from self._batched({"by": tuple(self.arguments.index(name) for name in self.by)})
+
+    def _properties_of_one(self) -> Iterator[Property]:
+        """Those of single sequences."""
         same, compare = "equals the oracle", self.compare
         has_floats = bool(float_arrays(self.case(Draw())))
         both = MIXED if has_floats and compare is properties.equals_oracle else {}
@@ -209,8 +219,6 @@ class Operator:
             low, check = {**by, "dtype": "float32"}, gradients.gradient_float32
             needs = (GRADIENT,)
             yield Property("gradient_float32", check, needs=needs, settings=low, large="one")
-        if self.sequences:
-            yield from self._batched(by)
 
     def _regime(self, name: str, words: str) -> Property:
         """The property that compares with the oracle in a regime."""
@@ -248,11 +256,17 @@ class Operator:
         for dtype in self.dtypes[1:]:
             words, pins = f"{alone}, in {dtype}", {"empty": False, "dtype": dtype}
             one = Property(f"padded_{dtype}", properties.equals_oracle, words, pins, needs)
-            yield one if dtype == "float32" else replace(one, needs=(*needs, TORCH), large="no")
+            yield one if dtype == "float32" else replace(one, needs=(*needs, TORCH), large="batch")
         if self.by:
             words = "the gradient of a padded batch is the sum of its sequences'"
             both = (GRADIENT, BATCHES)
             yield Property("padded_gradient", gradients.gradient, words, MIXED, both, by)
+        for one in self._properties_of_one():
+            if one.name in PADDED_TOO:
+                words = f"of a padded batch: {one.description}"
+                padded = {**full, "padding": 1000.0, **one.pins}
+                one = replace(one, meaning=words, pins=padded, large="no")
+                yield replace(one, name=f"padded_{one.name}", needs=(*one.needs, *needs))
 
     def sample_case(self, draw: Draw) -> Case:
         """The case, rounded to a chosen dtype if ``draw`` has a pin for it."""
