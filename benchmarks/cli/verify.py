@@ -252,7 +252,8 @@ def _verify_own(arguments: argparse.Namespace) -> int:
         for failure in (failure for row in failed for failure in row.failures):
             print(f"\n{failure['property']}: {failure['message']}\n\n{failure['code']}")
         print("errors and bounds are relative to the largest entry of the oracle's result")
-        print(f"{len(found) - len(failed)} of {len(found)} passed")
+        passed = f"{len(found) - len(failed)} of {len(found)} passed"
+        print(passed if found else f"this project has no implementation of {only} of its own")
     return int(bool(failed))
 
 

@@ -14,7 +14,15 @@ from typing import Any
 from benchmarks.verify.candidate import LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import Operator, Property, get_operator
-from benchmarks.verify.operators.operator import BATCHES, GRADIENT, HOLES, PROJECT, TORCH, WRITABLE
+from benchmarks.verify.operators.operator import (
+    BATCHES,
+    FLOATS,
+    GRADIENT,
+    HOLES,
+    PROJECT,
+    TORCH,
+    WRITABLE,
+)
 from benchmarks.verify.precision import available, literal_limit
 from benchmarks.verify.process import Isolated, Limits, fork_server
 from benchmarks.verify.properties import Batched, BatchOfOne
@@ -217,7 +225,9 @@ def _not_run(prop: Property, candidate: BaseCandidate, is_project: bool) -> str:
     if WRITABLE in prop.needs and candidate.framework == "jax":
         return "JAX's arrays cannot be written"
     if TORCH in prop.needs and candidate.framework != "torch":
-        return f"{candidate.framework} candidates are tested in float64 and float32"
+        low = prop.dtype not in FLOATS
+        tested = f"{candidate.framework} candidates are tested in float64 and float32"
+        return tested if low else "it is of PyTorch alone"
     return "" if available(prop.dtype) else "the package ml_dtypes is missing"
 
 

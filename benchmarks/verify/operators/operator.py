@@ -206,7 +206,8 @@ class Operator:
             yield replace(once, large="one")
             twice, mixed = {**by, "uses": 2}, replace(once, pins=MIXED)
             yield replace(mixed, name="gradient_used_twice", meaning=TWICE, settings=twice)
-            yield Property("inference", properties.inference, pins=MIXED, needs=(GRADIENT,))
+            modes = (GRADIENT, TORCH)
+            yield Property("inference", properties.inference, pins=MIXED, needs=modes)
             for name in SAME_GRADIENT:
                 check = getattr(gradients, name)
                 yield Property(name, check, "", MIXED, (GRADIENT,), by, "tiled")
