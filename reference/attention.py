@@ -11,7 +11,7 @@ from reference.checks import requires
 from reference.equations import Decision, Erratum, equation
 from reference.primitives import Array, Mask, Parameters, linear, select, sigmoid, softmax
 
-Score = Callable[[Array, Array], Array]
+Score = Callable[[Array, Array], Array | float]
 """``score(h, state)``: the relevance of a state (d_s,) to the decoder's state h (d,)."""
 
 
@@ -31,7 +31,8 @@ Score = Callable[[Array, Array], Array]
 )
 def attend(hd: Array, he: Array, f: Score) -> Array:
     """The decoder's states hd (M, d) attend to the encoder's he (N, d_s): (M, d_s)."""
-    e = np.stack([np.stack([f(hd_j, he_i) for hd_j in hd]) for he_i in he])  # (N, M)
+    rows = [np.stack([f(hd_j, he_i) for hd_j in hd], dtype=he.dtype) for he_i in he]
+    e = np.stack(rows)  # (N, M)
     alpha = softmax(e, axis=0)
     v: Array = alpha.T @ he
     return v
@@ -72,7 +73,7 @@ def context_vector(alpha: Array, states: Array) -> Array:
 )
 def alignment_weights(h: Array, states: Array, score: Score) -> Array:
     """The attention weights (n,) of the decoder's h_{t-1} (d,) over the states (n, d_s)."""
-    return softmax(np.stack([score(h, h_i) for h_i in states]))
+    return softmax(np.stack([score(h, h_i) for h_i in states], dtype=states.dtype))
 
 
 @equation(
@@ -102,7 +103,7 @@ def general_score(h: Array, h_i: Array, W_a: Array) -> Array:
 )
 def soft_attention(h: Array, s: Array, score: Score) -> Array:
     """The context (d_s,) of the local information vectors s (n, d_s) for h_{t-1} (d,)."""
-    weights = softmax(np.stack([score(h, s_i) for s_i in s]))
+    weights = softmax(np.stack([score(h, s_i) for s_i in s], dtype=s.dtype))
     z: Array = weights @ s
     return z
 

@@ -119,6 +119,6 @@ def test_heads_that_do_not_divide_the_model_are_refused(num_heads):
 def test_float32_stays_float32():
     X = np.ones((3, 4), dtype=np.float32)
     mask = attention.causal_mask(3)
-    assert attention.attend(X, X, lambda a, b: a @ b).dtype == np.float32
+    assert attention.attend(X, X, lambda a, b: float(a @ b)).dtype == np.float32
     assert attention.heads_concatenated(X, X, X, 2, mask).dtype == np.float32
     assert attention.self_attention(X, X, X, X[:, :3].T @ X).dtype == np.float32

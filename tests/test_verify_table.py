@@ -210,6 +210,11 @@ def test_the_command_prints_our_table(monkeypatch, capsys):
     assert {"equations", "dtype", "device", "worst", "bound", "passed"} <= set(found[0])
 
 
+def test_an_operator_without_a_form_of_ours_is_said_to_have_none(capsys):
+    assert main(["verify", "--operator", "printed_beam_search"]) == 0
+    assert "no implementation of printed_beam_search" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_no_oracle_makes_arrays_that_are_not_perturbed(name, monkeypatch):
     """``np.array`` of a list would give arrays whose operations are exact."""
@@ -238,16 +243,16 @@ def test_attention_may_add_equal_rows_one_after_the_other(n):
 @given(
     n=st.integers(4, 1500),
     term=st.floats(0.5, 1),
-    first=st.sampled_from(["alike", "distinct", 1, 2**20, 2**24]),
+    first=st.sampled_from(["equal", "distinct", 1, 2**20, 2**24]),
     zeros=st.integers(0, 50),
 )
-def test_a_sum_in_float32_may_round_terms_that_are_alike_alike(n, term, first, zeros):
+def test_a_sum_in_float32_may_round_equal_terms_the_same_way(n, term, first, zeros):
     """Equal terms, or terms far below the first: as many roundings one way as there are terms."""
     random = np.random.default_rng(n)
     terms = np.full(n, term)
     if first == "distinct":  # all of them lost
         terms *= random.uniform(2.0**-27, 2.0**-26, n)
-    if first != "alike":
+    if first != "equal":
         terms = np.append(1.0 if first == "distinct" else first, terms)
     terms = np.append(terms, np.zeros(zeros)).astype(np.float32)
     exact = (terms[None].astype(np.float64),)

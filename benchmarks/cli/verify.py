@@ -296,8 +296,8 @@ CALLED = (
     f"input and every operation's result changes by a unit: {FLOAT64:g} in float64, one in the "
     f"last place in lower precision ({', '.join(LOWER)}). The literal form's are its most over "
     "many cases. Values count, not dtypes: outputs in float64 for arguments in float32 are right. "
-    "A tanh changes by a unit of 1; in float32 a sum of n terms by sqrt(n / 12) units, of n equal "
-    "ones by n / sqrt(12): they are rounded alike. "
+    "A tanh changes by a unit of 1; in float32 a sum of n > 12 terms by sqrt(n / 12) units, one of "
+    "n > 3 equal terms, which are all rounded the same way, by n / sqrt(12). "
     "Gradients and extreme inputs are of float64 and float32, never of 16 bits.",
 )
 TOLERANCES = (

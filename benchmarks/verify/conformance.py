@@ -225,9 +225,9 @@ def _not_run(prop: Property, candidate: BaseCandidate, is_project: bool) -> str:
     if WRITABLE in prop.needs and candidate.framework == "jax":
         return "JAX's arrays cannot be written"
     if TORCH in prop.needs and candidate.framework != "torch":
-        low = prop.dtype not in FLOATS
-        tested = f"{candidate.framework} candidates are tested in float64 and float32"
-        return tested if low else "it is of PyTorch alone"
+        if prop.dtype in FLOATS:
+            return "it applies to PyTorch alone"
+        return f"{candidate.framework} candidates are tested in float64 and float32"
     return "" if available(prop.dtype) else "the package ml_dtypes is missing"
 
 

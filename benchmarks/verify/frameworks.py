@@ -2,9 +2,8 @@
 
 ``layout`` is the memory layout: "plain" (contiguous), "broadcast" (stride zero along each axis on
 which all entries are equal), or one of ``NON_CONTIGUOUS``: "strided" (every second entry of a
-larger array), "columns" (the first entries of each row of a larger array) or "transposed" (the
-axes' strides in reverse order); or plain
-within one of PyTorch's modes without gradients, ``INFERENCE``.
+larger array), "columns" (the first entries of each row of a larger array) or "transposed" (strides
+in reverse order); or plain within one of PyTorch's modes without gradients, ``INFERENCE``.
 """
 
 from __future__ import annotations

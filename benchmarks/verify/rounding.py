@@ -81,10 +81,10 @@ def perturbed(
     """The oracle's result with random relative errors up to ``unit`` of all inputs and operations.
 
     That of a tanh is absolute: computed by exponentials, it has the rounding error of 1. With
-    ``of_terms`` that of a sum is up to sqrt(a / 12) units if larger, where a adds up how many terms
-    each term is alike (n of n distinct ones): the variance of n additions one after the other, each
-    off by up to half a unit of the sum, where terms that are alike are rounded alike. Also returns
-    which denominators are empty sums.
+    ``of_terms`` that of a sum is up to sqrt(p / 12) units if larger, where p counts the pairs of
+    its terms that are nearly equal, each term with itself included (n of n distinct terms). That is
+    the variance of n additions one after the other, each off by up to half a unit of the sum, where
+    nearly equal terms have the same rounding error. Also returns which denominators are empty sums.
     """
     random, empty = np.random.default_rng(seed), []
 
@@ -93,8 +93,8 @@ def perturbed(
             empty.append((np.abs(inputs[1]) < EMPTY).tobytes())
         if ufunc is np.tanh:
             return x + random.uniform(-unit, unit, x.shape)
-        alike = _alike_of_sums(x, unit, ufunc, *inputs, axis=axis) if of_terms else 1.0
-        most = unit * np.sqrt(np.maximum(alike / 12, 1.0))
+        pairs = _pairs_of_sums(x, unit, ufunc, *inputs, axis=axis) if of_terms else 1.0
+        most = unit * np.sqrt(np.maximum(pairs / 12, 1.0))
         return x * random.uniform(1 - most, 1 + most, x.shape)
 
     hooked = _hooking(off)
@@ -102,43 +102,34 @@ def perturbed(
         return oracle(*mapped(case, lambda array: _viewed(off(array), hooked))), empty
 
 
-def _alike_of_sums(
+def _pairs_of_sums(
     x: Array, unit: float, ufunc: Any = None, *inputs: Any, axis: int | None = None
 ) -> Any:
-    """``_alike`` of the terms of each sum in ``x``, the result of a sum or of a matrix product.
+    """``_pairs`` of the terms of each sum in ``x``, the result of a sum or of a matrix product.
 
-    Two terms of a product are alike only where both their factors are: at most as many as of the
-    left factors, and as of the right ones. The larger matrix is looked at only if it may matter.
+    Of a product at most: two terms are equal where both factors are, or by chance.
     """
     if ufunc is np.matmul:
         left, right = inputs
-        both = left.ndim > 1 and right.ndim > 1
-
-        def of_left() -> Array:
-            return _alike(left, unit)[..., None] if both else _alike(left, unit)
-
-        def of_right() -> Array:
-            columns = right.swapaxes(-1, -2) if right.ndim > 1 else right
-            return _alike(columns, unit)[..., None, :] if both else _alike(columns, unit)
-
-        first, second = (of_left, of_right) if left.size < right.size else (of_right, of_left)
-        alike = first()
-        many = alike.max(initial=0) > 2 * left.shape[-1]
-        return np.minimum(alike, second()) if many else alike
+        of_rows = _pairs(left, unit)
+        of_columns = _pairs(right.mT if right.ndim > 1 else right, unit)
+        if left.ndim > 1 and right.ndim > 1:
+            of_rows, of_columns = of_rows[..., None], of_columns[..., None, :]
+        return np.minimum(of_rows, of_columns)
     if ufunc is np.add and len(inputs) == 1:
         terms = inputs[0].ravel() if axis is None else np.moveaxis(inputs[0], axis, -1)
-        return _alike(terms, unit).reshape(x.shape)
+        return _pairs(terms, unit).reshape(x.shape)
     return 1.0
 
 
-def _alike(terms: Array, unit: float) -> Array:
-    """How many of the last axis's terms each of them is alike, added up: n where none are.
+def _pairs(terms: Array, unit: float) -> Array:
+    """The number of pairs of nearly equal terms along the last axis: from n to n^2 of n terms.
 
-    Terms are alike that differ by less than about the last place of the sum of all magnitudes.
-    Zeros are alike only themselves: adding them is exact.
+    Nearly equal terms differ by less than about the last place of the sum of magnitudes. A zero is
+    equal to itself alone, since adding it is exact.
     """
     n = terms.shape[-1]
-    if n * n <= 12:
+    if n * n <= 12:  # one unit is more
         return np.full(terms.shape[:-1], float(n))
     places = np.round(terms / (unit * np.abs(terms).sum(-1, keepdims=True)))
     places[terms == 0] = np.nan

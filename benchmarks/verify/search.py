@@ -194,9 +194,9 @@ def draws(
     such as heads, and the batch size (up to ``TILED``) have their own cases. With ``MANY`` small
     cases there is also a case with all sizes at their least large value, up to ``MODERATE``, one
     for each size at its largest, and some properties have the operator's ``sizes``; with fewer
-    there is at most one of these. Properties of padded batches then have one of long sequences
-    too. Properties of large cases alone have all large values, and large batches of long sequences.
-    These, and those with the operator's ``sizes``, have a case with sizes that are ``EVEN``.
+    there is at most one of these. Properties of padded batches then have two of long sequences,
+    with all flags off and on. Properties of large cases alone have all large values, and larger
+    batches. These, and those with the operator's ``sizes``, have a case with sizes ``EVEN``.
     """
     seeds = np.random.default_rng([seed, *prop.name.encode()])
 
@@ -229,17 +229,17 @@ def draws(
     together: list[Pins] = [pins for pins in (tiled, few) if pins]
     flags = {name for name, x in small[0].kinds.items() if isinstance(x, bool)}
     flags -= {"empty", "holes", *prop.pins}
-    tokens = {operator.length, "M"} & sizes.keys()  # M queries
-    longest = max((x for x in sizes.get(operator.length, ()) if x <= MODERATE), default=1)
+    longest = max((x for x in sizes.get(operator.lengths[0], ()) if x <= MODERATE), default=1)
 
-    def batch(rows: int, flag: bool) -> Pins:
-        return {"B": 9, **dict.fromkeys(tokens, min(rows, longest)), **dict.fromkeys(flags, flag)}
+    def batch(B: int, length: int, **kinds: bool) -> Pins:
+        return {"B": B, **dict.fromkeys(operator.lengths, min(length, longest)), **kinds}
 
+    off, on = dict.fromkeys(flags, False), dict.fromkeys(flags, True)
     even = {name: EVEN for name, value in most.items() if value >= EVEN}
     if only_large:
         together += [even] if even else []
         if prop.is_batched:
-            together += [{**tiled, "B": 9}, {"B": most["B"], operator.length: longest}]
+            together += [{**tiled, "B": 9}, batch(most["B"], longest)]
         each = sorted((value, name) for name, values in sizes.items() for value in values)
         one_large = [{**_kinds(name, small), name: value} for value, name in each]
         yield from map(draw, [*together, *one_large, *operator.sizes])
@@ -255,7 +255,7 @@ def draws(
         return
     if prop.large == "batch":
         # several: in 16 bits Psi is seldom decided for many tokens
-        several = [batch(TILED, False), batch(TILED, True), *[{"B": 9}] * 4]
+        several = [batch(9, TILED, **off), batch(9, TILED, **on), *[{"B": 9}] * 4]
         yield from map(draw, several * many)
         return
     if "B" in few:  # the oracle runs each sequence separately: not with many heads
@@ -263,7 +263,7 @@ def draws(
     if many:
         least = {name: min(values) for name, values in sizes.items() if min(values) <= MODERATE}
         together += [least, *({name: value} for name, value in most.items())]
-        together += [batch(longest, False), batch(EVEN, True)] * prop.is_batched
+        together += [batch(9, longest, **off), batch(9, EVEN, **on)] * prop.is_batched
         together += [even, *operator.sizes] if prop.large == "one" else ()
     elif prop.large == "one" and most:
         name = [*most][int(seeds.integers(len(most)))]

@@ -102,7 +102,7 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
         ),
         by=("X", "Y", "parameters"),
         sequences=2,
-        length="N",
+        lengths=("N", "M"),
         rows=False,
         empty=False,
         holes={"causal": False},  # with holes, causal masking is not defined

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -130,7 +130,8 @@ class Operator:
         dtypes: the dtypes in which it is defined, float64 and float32 first.
         project_dtypes: further dtypes for this project's implementations only.
         sizes: pins of large cases with several large sizes, as in the papers.
-        length: the name of the size that is padded in batches.
+        lengths: names of the sizes that are long in large batches, that of the padded argument
+            first.
     """
 
     name: str
@@ -154,7 +155,7 @@ class Operator:
     dtypes: tuple[str, ...] = ALL
     project_dtypes: tuple[str, ...] = ()
     sizes: tuple[Pins, ...] = ()
-    length: str = "L"
+    lengths: tuple[str, ...] = ("L",)
 
     @property
     def signature(self) -> str:
@@ -168,12 +169,15 @@ class Operator:
         return tuple(self._properties())
 
     def _properties(self) -> Iterator[Property]:
-        yield from self._properties_of_one()
+        by = {"by": tuple(self.arguments.index(name) for name in self.by)}
+        single = [*self._single(by)]
+        yield from single
         if self.sequences:
-            yield from self._batched({"by": tuple(self.arguments.index(name) for name in self.by)})
+            yield from self._batched(by)
+            yield from self._padded_too(single)
 
-    def _properties_of_one(self) -> Iterator[Property]:
-        """Those of single sequences."""
+    def _single(self, by: Mapping[str, Any]) -> Iterator[Property]:
+        """The properties of arguments without padding."""
         same, compare = "equals the oracle", self.compare
         has_floats = bool(float_arrays(self.case(Draw())))
         both = MIXED if has_floats and compare is properties.equals_oracle else {}
@@ -200,7 +204,6 @@ class Operator:
             if dtype == "float32":
                 one = replace(one, check=properties.equals_oracle, large="one")
             yield one
-        by = {"by": tuple(self.arguments.index(name) for name in self.by)}
         if self.by:
             once = Property("gradient", gradients.gradient, needs=(GRADIENT,), settings=by)
             yield replace(once, large="one")
@@ -262,12 +265,19 @@ class Operator:
             words = "the gradient of a padded batch is the sum of its sequences'"
             both = (GRADIENT, BATCHES)
             yield Property("padded_gradient", gradients.gradient, words, MIXED, both, by)
-        for one in self._properties_of_one():
+
+    def _padded_too(self, single: Iterable[Property]) -> Iterator[Property]:
+        """Those of ``PADDED_TOO`` among ``single``, of padded batches."""
+        for one in single:
             if one.name in PADDED_TOO:
-                words = f"of a padded batch: {one.description}"
-                padded = {**full, "padding": 1000.0, **one.pins}
-                one = replace(one, meaning=words, pins=padded, large="no")
-                yield replace(one, name=f"padded_{one.name}", needs=(*one.needs, *needs))
+                yield replace(
+                    one,
+                    name=f"padded_{one.name}",
+                    meaning=f"of a padded batch: {one.description}",
+                    pins={"empty": False, "padding": 1000.0, **one.pins},
+                    needs=(*one.needs, BATCHES),
+                    large="no",
+                )
 
     def sample_case(self, draw: Draw) -> Case:
         """The case, rounded to a chosen dtype if ``draw`` has a pin for it."""
