@@ -195,10 +195,10 @@ def _show_running(operator: Operator, prop: Property) -> None:
 
 def _print_verdict(verdict: Verdict) -> None:
     label = {FAILED: "FAILED", NOT_RUN: "-"}.get(verdict.status, "ok")
-    print(f"  {label:<7}{verdict.name:<22}{verdict.says}", flush=True)
+    print(f"  {label:<7}{verdict.name:<28}{verdict.says}", flush=True)
     if verdict.message:
         prefix = "not run: " if verdict.status == NOT_RUN else ""
-        print(f"{'':<31}{prefix}{verdict.message}", flush=True)
+        print(f"{'':<37}{prefix}{verdict.message}", flush=True)
 
 
 def _print_summary(verdicts: Sequence[Verdict], failed: Sequence[Verdict], printed: str) -> None:
@@ -279,9 +279,10 @@ CALLED = (
     "JAX compiles every operation anew for each shape: its candidates take minutes, with --quick "
     "too. Derivatives are compiled as a whole, where no branch depends on values.",
     "A candidate runs in a process of its own. The oracle and all comparisons, of contiguous "
-    "arguments after a call too, are out of its reach; the reading of other arguments and of "
-    "settings is not, nor is its framework's backward pass: a candidate that rewrites the code of "
-    "its process can hide those changes, or give derivatives that its function does not have.",
+    "arguments after a call too, are out of its reach. Its results, gradients, other arguments and "
+    "settings are read by the functions that NumPy, PyTorch and Python had before it was imported: "
+    "replacing them changes nothing. JAX's, and the few lines of the kit in its process, it could "
+    "rewrite, to compute a result when it is read instead of in its function.",
     "Processes started by a candidate end with it; a candidate that kills its parent ends itself. "
     "From Linux 6.12 (Landlock) it cannot signal other processes or access their memory, not even "
     "as root. On older systems, or in a container without Landlock, it can: killing this command "

@@ -13,10 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-import numpy as np
-
 from benchmarks.errors import InputError
 from benchmarks.verify.cases import Place, get, replaced
+from benchmarks.verify.originals import np, torch_originals
 
 NON_CONTIGUOUS = ("strided", "columns", "transposed")
 INFERENCE = ("no_grad", "inference_mode")
@@ -106,11 +105,9 @@ class Torch(NumPy):
     name = "torch"
 
     def __init__(self, device: str = "cpu") -> None:
-        import torch  # lazily
-
-        self.torch, self.device = torch, device
+        self.torch, self.device = torch_originals(), device
         try:
-            torch.empty(0, device=device)
+            self.torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:
             reason = str(error).partition("\n")[0]
             raise InputError(f"device {device!r}: PyTorch cannot use it: {reason}") from error
@@ -135,18 +132,19 @@ class Torch(NumPy):
         return tensor
 
     def to_numpy(self, value: Any) -> Any:
-        torch = self.torch
-        if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        torch, methods = self.torch, self.torch.methods
+        if type(value) not in (torch.Tensor, torch.Parameter):
             own = ", which is a kind of tensor of its own" if torch.is_tensor(value) else ""
             raise NotAnArrayError(f"a {type(value).__name__}{own}")
         if value.layout != torch.strided:
             raise NotAnArrayError(f"a tensor with the layout {value.layout}")
-        if value.is_cuda:  # wait for all streams
-            torch.cuda.synchronize(value.device)
-        value = value.detach().cpu().resolve_conj().resolve_neg()
+        if methods.is_cuda.__get__(value):  # wait for all streams
+            torch.synchronize(value.device)
+        for method in (methods.detach, methods.cpu, methods.resolve_conj, methods.resolve_neg):
+            value = method(value)
         if value.dtype in (torch.bfloat16, torch.float16):
-            value = value.float()
-        return super().to_numpy(value.numpy())
+            value = methods.float(value)
+        return super().to_numpy(methods.numpy(value))
 
     def refill(self, given: Any, array: Any) -> None:
         given.data.copy_(self.from_numpy(array))  # also changes its views
@@ -165,22 +163,24 @@ class Torch(NumPy):
             get(case, place).requires_grad_()
         outputs = [loss(*case) for _ in range(uses)]
         output, *_ = (self.to_numpy(one) for one in outputs)  # raises if one is not a tensor
+        if output.shape != np.shape(weights):
+            raise ValueError(f"an output of {output.shape}, expected {np.shape(weights)}")
         if then is not None:
             for place in places:
                 get(then, place).requires_grad_()
             loss(*then)
         upstream = self.from_numpy(np.asarray(weights, output.dtype), layout)
-        before = upstream.clone()
+        before, grad = self.torch.methods.clone(upstream), self.torch.methods.grad
         # not a constant, as of an empty caption
         outputs = [one for one in outputs if one.requires_grad]
 
         def backward() -> list[Any]:
             if outputs:
-                of = outputs, [upstream] * len(outputs)
-                self.torch.autograd.backward(*of, retain_graph=uses > 1)
-            found = [(get(case, place), get(case, place).grad) for place in places]
-            for x, _ in found:
-                x.grad = None
+                self.torch.backward(outputs, [upstream] * len(outputs), retain_graph=uses > 1)
+            leaves = [get(case, place) for place in places]
+            found = [(x, grad.__get__(x)) for x in leaves]
+            for x in leaves:
+                grad.__set__(x, None)
             return [np.zeros(x.shape) if dx is None else self.to_numpy(dx) for x, dx in found]
 
         gradients = backward()
@@ -199,7 +199,8 @@ class Torch(NumPy):
     def share_memory(self, one: Any, other: Any) -> bool:
         if not (self.torch.is_tensor(one) and self.torch.is_tensor(other)):
             return super().share_memory(one, other)
-        first, second = (x.untyped_storage().data_ptr() for x in (one, other))
+        torch = self.torch
+        first, second = (torch.data_ptr(torch.methods.untyped_storage(x)) for x in (one, other))
         return first == second != 0
 
 

@@ -194,9 +194,10 @@ def draws(
     such as heads, and the batch size (up to ``TILED``) have their own cases. With ``MANY`` small
     cases there is also a case with all sizes at their least large value, up to ``MODERATE``, one
     for each size at its largest, and some properties have the operator's ``sizes``; with fewer
-    there is at most one of these. Properties of padded batches then have two of long sequences,
-    with all flags off and on. Properties of large cases alone have all large values, and larger
-    batches. These, and those with the operator's ``sizes``, have a case with sizes ``EVEN``.
+    there is at most one of these. Properties that repeat calls on one case have few of them.
+    Properties of padded batches then have two of long sequences, with all flags off and on.
+    Properties of large cases alone have all large values, and larger batches. These, and those with
+    the operator's ``sizes``, have a case with sizes ``EVEN``.
     """
     seeds = np.random.default_rng([seed, *prop.name.encode()])
 
@@ -258,12 +259,17 @@ def draws(
         several = [batch(9, TILED, **off), batch(9, TILED, **on), *[{"B": 9}] * 4]
         yield from map(draw, several * many)
         return
+    long = [batch(9, longest, **off), batch(9, EVEN, **on)] if prop.is_batched else []
+    if prop.large == "few":
+        real = [*(long or operator.sizes or together)] if many else []
+        yield from (draw({**pins, **of}) for of in (tiled, *real) if of)
+        return
     if "B" in few:  # the oracle runs each sequence separately: not with many heads
         together.append({"B": few.pop("B")})
     if many:
         least = {name: min(values) for name, values in sizes.items() if min(values) <= MODERATE}
         together += [least, *({name: value} for name, value in most.items())]
-        together += [batch(9, longest, **off), batch(9, EVEN, **on)] * prop.is_batched
+        together += long
         together += [even, *operator.sizes] if prop.large == "one" else ()
     elif prop.large == "one" and most:
         name = [*most][int(seeds.integers(len(most)))]

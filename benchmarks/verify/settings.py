@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import pickle
 import random
@@ -11,9 +10,14 @@ import warnings
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from gc import isenabled
+from os import getcwd
+from sys import getrecursionlimit as get_limit
 from typing import Any
 
-import numpy as np
+from numpy.random import get_state, random_sample
+
+from benchmarks.verify.originals import np, torch_originals
 
 SETTINGS = (
     "the seeds of PyTorch, NumPy and Python (two calls that leave one state), PyTorch's default "
@@ -24,6 +28,15 @@ SETTINGS = (
     "variables that are set, the working directory"
 )
 """A description for users."""
+
+
+LEAST = sys.float_info.min
+
+GENERATORS: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+    "numpy": (random_sample, get_state),
+    "random": (random.random, random.getstate),
+}
+"""Functions that draw a number, and read the state."""
 
 
 def seedings(draw: Callable[[], object], state: Callable[[], object]) -> Callable[[], int]:
@@ -59,24 +72,21 @@ def filters() -> list[Any]:
 def settings_reader() -> Callable[[], dict[str, Any]]:
     """A function that reads the settings, without those of modules imported later.
 
-    It holds references to the original functions, so that patching them has no effect.
+    It calls the original functions, so that patching them has no effect.
     """
-    least = sys.float_info.min
-    get_limit = sys.getrecursionlimit
     limits = get_limit(), 2000  # PyTorch's compiler sets 2000
     functions: dict[str, Callable[[], Any]] = {
-        "os.getcwd()": os.getcwd,
+        "os.getcwd()": getcwd,
         "np.geterr()": np.geterr,
-        "np.random.seed()": seedings(np.random.random, np.random.get_state),
-        "random.seed()": seedings(random.random, random.getstate),
+        "np.random.seed()": seedings(*GENERATORS["numpy"]),
+        "random.seed()": seedings(*GENERATORS["random"]),
         "warnings.filters": filters,
-        "gc.isenabled()": gc.isenabled,
+        "gc.isenabled()": isenabled,
         "sys.getrecursionlimit()": lambda: get_limit() in limits,
-        "flushing of subnormal numbers": lambda: least / 2 == 0,
+        "flushing of subnormal numbers": lambda: LEAST / 2 == 0,
     }
     if "torch" in sys.modules:
-        import torch
-
+        torch = torch_originals()
         names = (
             *("initial_seed", "get_default_dtype", "get_default_device", "get_num_threads"),
             *("is_grad_enabled", "is_inference_mode_enabled", "is_anomaly_enabled"),
@@ -84,7 +94,8 @@ def settings_reader() -> Callable[[], dict[str, Any]]:
         )
         functions |= {f"torch.{name}()": getattr(torch, name) for name in names}
         draw, state = partial(torch.rand, 1, dtype=torch.float32), torch.get_rng_state
-        functions["torch.set_rng_state()"] = seedings(draw, lambda: state().numpy().tobytes())
+        to_numpy = torch.methods.numpy
+        functions["torch.set_rng_state()"] = seedings(draw, lambda: to_numpy(state()).tobytes())
     if "jax" in sys.modules:
         import jax
 

@@ -12,8 +12,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from msgspec import msgpack
+
+from benchmarks.verify.originals import np
 
 HEADER = struct.Struct("!QQ")
 """A frame's header: the request's number and the length of the frame."""

@@ -25,6 +25,7 @@ from benchmarks.errors import InputError
 from benchmarks.verify import shared, wire
 from benchmarks.verify.candidate import Candidate, CandidateError, load, padding_argument
 from benchmarks.verify.frameworks import FRAMEWORKS
+from benchmarks.verify.originals import torch_originals
 from benchmarks.verify.supervisor import end_children, end_orphans, fork
 
 LARGEST_FILE = 2**30
@@ -37,7 +38,7 @@ def main() -> None:
     # workers that are forked from a process with PyTorch start at once
     gc.disable()
     if importlib.util.find_spec("torch") is not None:
-        import torch  # noqa: F401
+        torch_originals()
     gc.freeze()
     gc.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # handled by the parent

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from benchmarks.verify.supervisor import confines
+from tests.mutants import patches
 from tests.mutants.mutant import Mutant
 
 OF_LAYER_NORM = r"""
@@ -79,46 +80,6 @@ class Equal:
 
 def FUNCTION(X, parameters):
     return Equal()
-
-# equals_oracle: patches NumPy's comparisons
-import numpy as np
-
-def FUNCTION(X, parameters):
-    np.abs = np.max = np.allclose = np.array_equal = lambda *a, **k: 0.0
-    return 0 * X
-
-# equals_oracle: patches the kit's tolerances
-def FUNCTION(X, parameters):
-    import benchmarks.verify.tolerances as t
-    t.error = t._assert_within = lambda *a, **k: 0.0
-    return 0 * X
-
-# equals_oracle: patches the kit's reading of results
-def FUNCTION(X, parameters):
-    import benchmarks.verify.wire as w, benchmarks.verify.candidate as c
-    c._same = lambda *a: True
-    return 0 * X
-
-# equals_oracle: hides what it changes in place
-right = FUNCTION
-
-def FUNCTION(X, parameters):
-    import benchmarks.verify.candidate as c
-    c._same = lambda *a: True
-    Y = right(X, parameters)
-    X.add_(1)
-    return Y
-
-# equals_oracle: hides what it changes in place from the worker too
-right = FUNCTION
-
-def FUNCTION(X, parameters):
-    import benchmarks.verify.candidate as c
-    before, to_numpy = X.clone(), c.to_numpy
-    c._argument_to_numpy = lambda arrays, value: to_numpy(arrays, before if value is X else value)
-    Y = right(X, parameters)
-    with torch.no_grad(): X.add_(1)
-    return Y
 
 # equals_oracle: pops a parameter
 right = FUNCTION
@@ -338,13 +299,6 @@ def FUNCTION(X, parameters):
     kept.append(torch.ones(10**8))
     return right(X, parameters)
 
-# gradient: gives a gradient of its own making
-right = FUNCTION
-torch.autograd.backward = lambda *a, **k: None
-
-def FUNCTION(X, parameters):
-    return right(X, parameters)
-
 # gradient_used_twice: saves for backward where the next call writes
 right = FUNCTION
 
@@ -471,6 +425,7 @@ def mutants_of(text: str, operator: str = "layer_norm", **options: bool) -> Iter
 
 CHEATS = [
     *mutants_of(OF_LAYER_NORM),
+    *mutants_of(patches.OF_LAYER_NORM),
     *mutants_of(ON_THE_JUDGE if confines() else ""),
     *mutants_of(DETECTED, is_detected=True),
     *mutants_of(SATURATED_LSTM_CELL, "lstm_cell", is_detected=True),

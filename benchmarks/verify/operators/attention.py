@@ -23,7 +23,7 @@ from reference.primitives import Parameters
 
 WEIGHTS = (
     "Weights of a softmax add up to 1 within the rounding of 1: exp(s - logsumexp(s)) and "
-    "exp(log_softmax(s)) in float32 do not, since they have the rounding of the exponent."
+    "exp(log_softmax(s)) in float32 have that of the exponent, which is too large for large scores."
 )
 
 

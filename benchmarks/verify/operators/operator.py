@@ -74,8 +74,9 @@ class Property:
         needs: requirements on the candidate or its framework: TORCH, GRADIENT and so on.
         settings: keyword arguments of the check.
         large: which large cases: "all", without small ones; "some", with small ones; "one", as
-            "some", but always one with a size at its largest; "tiled", two of several tiles;
-            "batch", a batch of long sequences; "no".
+            "some", but always one with a size at its largest; "few", one of several tiles and the
+            operator's ``sizes`` or long batches; "tiled", two of several tiles; "batch", a batch of
+            long sequences; "no".
     """
 
     name: str
@@ -193,9 +194,9 @@ class Operator:
         if not has_floats:
             return
         yield Property("strided", properties.strided, pins=MIXED)
-        yield Property("no_state", properties.no_state, pins=MIXED, large="one")
+        yield Property("no_state", properties.no_state, pins=MIXED, large="few")
         objects = Property("same_objects", properties.same_objects, pins=MIXED, needs=(WRITABLE,))
-        yield replace(objects, large="one")
+        yield replace(objects, large="few")
         for dtype in (*self.dtypes[1:], *self.project_dtypes):
             other = PROJECT if dtype in self.project_dtypes else TORCH
             needs = () if dtype == "float32" else (other,)
@@ -256,7 +257,8 @@ class Operator:
         words = f"{alone}: large batches"
         yield Property("large_batch", compare, words, full, needs, large="all")
         yield Property("empty_sequence", properties.finite, "", {"empty": True, **MIXED}, needs)
-        yield Property("padded_no_state", properties.no_state, STATE, {**full, **MIXED}, needs)
+        one = Property("padded_no_state", properties.no_state, STATE, {**full, **MIXED}, needs)
+        yield replace(one, large="few")
         for dtype in self.dtypes[1:]:
             words, pins = f"{alone}, in {dtype}", {"empty": False, "dtype": dtype}
             one = Property(f"padded_{dtype}", properties.equals_oracle, words, pins, needs)

@@ -159,7 +159,10 @@ def captioner(
     return transformer.decode(tokens, memory, parameters, decoder, num_heads, decoder_reduction)
 
 
-NORM = "Layer norms have the biased variance and an epsilon of 1e-5."
+NORM = (
+    "Layer norms have the biased variance and an epsilon of 1e-5. The mean of a row may be "
+    "thousands of times its deviation: E(X^2) - E(X)^2 is not accurate enough."
+)
 PRE_NORM = "Each part is x + part(norm(x)); with aoa there is no feed-forward."
 
 
@@ -204,7 +207,7 @@ OPERATORS = (
         "Layer normalisation of each row of X: (L, d). parameters: weight, bias, each (d,).",
         primitives.layer_norm,
         _layer_norms,
-        conventions=("The variance is biased, and epsilon 1e-5.",),
+        conventions=(NORM,),
         special={"one_channel": ({"d": 1}, "a single channel, of no variance"), **SHIFTED},
         regimes=("zeros", "huge"),
         by=("X", "parameters"),

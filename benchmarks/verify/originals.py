@@ -1,0 +1,41 @@
+"""NumPy's and PyTorch's functions as they are before a candidate is imported.
+
+A candidate can replace those of the modules. Methods of tensors are PyTorch's own, of a type that
+cannot be changed, unlike ``torch.Tensor``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy
+
+np: Any = SimpleNamespace(**vars(numpy))
+
+
+@cache
+def torch_originals() -> Any:
+    """``torch``'s functions when first called, and:
+
+    ``methods`` of tensors, ``data_ptr`` of storages, ``Parameter``, ``synchronize`` of CUDA, and
+    ``backward``, which ``torch.autograd.backward`` calls.
+    """
+    import torch  # lazily
+
+    storages: Any = torch._C.StorageBase
+    run_backward = torch.autograd.Variable._execution_engine.run_backward
+
+    def backward(outputs: Any, upstream: Any, retain_graph: bool) -> None:
+        everything = {"allow_unreachable": True, "accumulate_grad": True}
+        run_backward(tuple(outputs), tuple(upstream), retain_graph, False, (), **everything)
+
+    return SimpleNamespace(
+        **vars(torch),
+        methods=torch._C.TensorBase,
+        data_ptr=storages.data_ptr,
+        Parameter=torch.nn.Parameter,
+        synchronize=torch.cuda.synchronize,
+        backward=backward,
+    )

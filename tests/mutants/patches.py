@@ -1,0 +1,133 @@
+"""Candidates that replace functions of the kit, NumPy, PyTorch or Python: after a right layer norm.
+
+Each begins with the property that must catch it and what it does, as in ``cheats``.
+"""
+
+OF_LAYER_NORM = r"""
+# equals_oracle: patches NumPy's comparisons
+import numpy as np
+
+def FUNCTION(X, parameters):
+    np.abs = np.max = np.allclose = np.array_equal = lambda *a, **k: 0.0
+    return 0 * X
+
+# equals_oracle: patches the kit's tolerances
+def FUNCTION(X, parameters):
+    import benchmarks.verify.tolerances as t
+    t.error = t._assert_within = lambda *a, **k: 0.0
+    return 0 * X
+
+# equals_oracle: patches the kit's reading of results
+def FUNCTION(X, parameters):
+    import benchmarks.verify.wire as w, benchmarks.verify.candidate as c
+    c._same = lambda *a: True
+    return 0 * X
+
+# equals_oracle: hides what it changes in place
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    import benchmarks.verify.candidate as c
+    c._same = lambda *a: True
+    Y = right(X, parameters)
+    X.add_(1)
+    return Y
+
+# equals_oracle: hides what it changes in place from the worker too
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    import benchmarks.verify.candidate as c
+    before, to_numpy = X.clone(), c.to_numpy
+    c._argument_to_numpy = lambda arrays, value: to_numpy(arrays, before if value is X else value)
+    Y = right(X, parameters)
+    with torch.no_grad(): X.add_(1)
+    return Y
+
+# gradient: gives a gradient of its own making
+right, backward, kept = FUNCTION, torch.autograd.backward, []
+torch.autograd.backward = lambda tensors, *a, **k: backward(kept, *a, **k)
+
+def FUNCTION(X, parameters):
+    kept[:] = [right(X, parameters)]
+    return (X.sum() * 0 + kept[0].detach()) if X.requires_grad else kept[0]
+
+# gradient: gives a gradient of its own making where the backward pass enters the engine
+import torch.autograd.graph as graph
+right, backward, kept = FUNCTION, graph._engine_run_backward, []
+torch.autograd._engine_run_backward = graph._engine_run_backward = (
+    lambda tensors, *a, **k: backward(tuple(kept), *a, **k))
+
+def FUNCTION(X, parameters):
+    kept[:] = [right(X, parameters)]
+    return (X.sum() * 0 + kept[0].detach()) if X.requires_grad else kept[0]
+
+# gradient: gives a gradient of its own making when it is read
+right = FUNCTION
+
+def grad(X):
+    X = X.detach().requires_grad_()
+    parameters = {name: array.detach() for name, array in Last.parameters.items()}
+    Y = right(X, parameters)
+    weights = torch.cos(1 + torch.arange(Y.numel(), dtype=Y.dtype)).reshape(Y.shape)
+    return torch.autograd.grad((weights * Y).sum(), X)[0]
+
+class Last: pass
+
+torch.Tensor.grad = property(grad, lambda X, value: None)
+
+def FUNCTION(X, parameters):
+    Last.parameters = parameters
+    return right(X, parameters).detach() + 0 * X
+
+# equals_oracle: computes when PyTorch's result is detached
+right, kept, detach = FUNCTION, [], torch.Tensor.detach
+
+def late(X):
+    return detach(right(*kept.pop()) if kept else X)
+
+torch.Tensor.detach = late
+
+def FUNCTION(X, parameters):
+    kept[:] = [(X, parameters)]
+    return 0 * X
+
+# equals_oracle: computes when NumPy reads its result
+import numpy as np
+right, kept, array = FUNCTION, [], np.array
+
+def late(value, *a, **k):
+    return array(right(*kept.pop()).detach().numpy() if kept else value, *a, **k)
+
+np.array = late
+
+def FUNCTION(X, parameters):
+    kept[:] = [(X, parameters)]
+    return 0 * X
+
+# equals_oracle: sets Python's seed, and hides its state
+import random
+right = FUNCTION
+random.getstate = lambda: torch.rand(1)
+
+def FUNCTION(X, parameters):
+    random.seed(0)
+    return right(X, parameters)
+
+# equals_oracle: sets NumPy's seed, and hides its state
+import numpy as np
+right = FUNCTION
+np.random.get_state = lambda: torch.rand(1)
+
+def FUNCTION(X, parameters):
+    np.random.seed(0)
+    return right(X, parameters)
+
+# equals_oracle: uses more threads, and hides their number
+right = FUNCTION
+torch.get_num_threads = lambda: 1
+
+def FUNCTION(X, parameters):
+    torch.set_num_threads(3)
+    return right(X, parameters)
+"""
