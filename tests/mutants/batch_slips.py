@@ -107,6 +107,28 @@ def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
         lengths = torch.full_like(lengths, Y.shape[1])
     return right(X, Y, parameters, num_heads, causal, lengths)
 
+# padded_no_state: the padding is kept by shape
+right, kept = FUNCTION, {}
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    return right(X, Y, parameters, num_heads, causal, kept.setdefault(Y.shape, lengths.clone()))
+
+# padded_no_state: the padding of long batches is kept by shape
+right, kept = FUNCTION, {}
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    if Y.shape[:2].numel() > 1000:
+        lengths = kept.setdefault(Y.shape, lengths.clone())
+    return right(X, Y, parameters, num_heads, causal, lengths)
+
+# no_state: projected keys of an encoder's size are kept by its shape
+right, kept = FUNCTION, {}
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    if Y.shape[1] >= 144 and Y.shape[2] >= 512:
+        Y = kept.setdefault(Y.shape, Y.detach().clone()) if not Y.requires_grad else Y
+    return right(X, Y, parameters, num_heads, causal, lengths)
+
 # padded_float32: in float32 padding beyond the first tile is seen if causal
 right = FUNCTION
 
