@@ -313,6 +313,8 @@ class Candidate(BaseCandidate):
             elif isinstance(value, Mapping):
                 for key, array in value.items():
                     self._arrays.refill(given[i][key], array)
+            elif isinstance(value, list):
+                given[i][:] = from_numpy(self._arrays, value)
             else:
                 given[i] = from_numpy(self._arrays, value)
 

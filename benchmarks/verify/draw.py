@@ -26,6 +26,7 @@ REGIMES = {
     "tiny": "products of queries and keys of the size of epsilon",
     "huge": "inputs, or the arguments of gates, in the thousands",
     "large_scores": "scores of a softmax in the thousands, whose exponentials overflow",
+    "mixed": "numbers from a millionth to a thousand side by side",
     "off_grid": "uniform numbers, seldom near a kink",
     "initial": "biases of zero and norms of one, as before any training",
     "remembers": "a memory cell that grows over many steps, then falls",
@@ -78,6 +79,11 @@ class Draw:
         of = self._options
         return {name: x for name, x in self.chosen.items() if not isinstance(of[name], range)}
 
+    @property
+    def flags(self) -> set[str]:
+        """The names of choices between False and True."""
+        return {name for name, of in self._options.items() if tuple(of) == (False, True)}
+
     def simpler(self) -> Iterator[dict[str, Any]]:
         """Candidates for shrinking: pins with one smaller size or one earlier option."""
         for name, value in self.chosen.items():
@@ -101,6 +107,8 @@ class Draw:
         values = (2.0 * self.random.integers(-8, 8, shape) + 1) / 16
         if self.regime == "zeros":
             values *= self.random.integers(0, 2, shape)
+        if self.regime == "mixed":
+            values *= 10.0 ** self.random.uniform(-6, 3, shape)
         return np.abs(values) if self.regime == "one_sign" else values
 
     def factor(self, regime: str) -> float:

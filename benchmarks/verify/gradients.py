@@ -22,6 +22,7 @@ from benchmarks.verify.cases import (
     mapped,
     replaced,
     rounded,
+    size,
 )
 from benchmarks.verify.frameworks import NON_CONTIGUOUS
 from benchmarks.verify.properties import Function, UndecidedError, reversed_arrays
@@ -29,6 +30,7 @@ from benchmarks.verify.tolerances import (
     CHANGES,
     DIFFERENCES,
     FLOAT32_GRADIENT,
+    FLOAT64,
     LITERAL_FACTOR,
     UNITS,
     OutOfToleranceError,
@@ -38,6 +40,9 @@ from benchmarks.verify.tolerances import (
     scale,
 )
 from reference.primitives import Array
+
+SMALL, FEW = 4000, 12
+"""Entries of a case with gradients by single arrays, and how many of these."""
 
 
 def gradient(
@@ -58,8 +63,8 @@ def gradient(
     def measured(case: Case, upstream: Array) -> Array:
         return np.array(derivative(candidate, oracle, case, by, uses, upstream)[0])
 
-    with decidable(oracle, case, by, measured):
-        assert_derivative([found, least], [expected, least], "gradient", dtype)
+    with decidable(oracle, case, measured, by):
+        assert_derivative(found, expected, "gradient", dtype, least)
     assert_derivative(output, candidate(*case), "output with a gradient", dtype)
 
 
@@ -68,17 +73,25 @@ def gradient_of_some(
 ) -> None:
     """With gradients required for some arrays only, those are the same."""
     places = [place for place in float_arrays(case) if place[0] in by]
-    parts = (places[:1], places[1:], places[::2], places[1::2])
-    assert_same_gradients(candidate, oracle, case, places, *({"of": part} for part in parts))
+    chosen = [[place for place in places if place[0] == i] for i in by]  # an argument's
+    if size(case) < SMALL:  # a few single arrays, others in cases of other sizes
+        every = -(-len(places) // FEW)
+        chosen += [[place] for place in places[size(case) % every :: every]]
+    parts = (part for one in chosen for part in (one, [p for p in places if p not in one]))
+    ways = ({"of": part} for part in parts if 0 < len(part) < len(places))
+    assert_same_gradients(candidate, oracle, case, places, *ways)
 
 
 def gradient_strided(
     candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
 ) -> None:
-    """Non-contiguous arrays and upstream gradients give the same gradient."""
+    """Non-contiguous arrays and upstream gradients, or one expanded row, give the same gradient."""
     places = [place for place in float_arrays(case) if place[0] in by]
     layouts = ({"layout": layout} for layout in NON_CONTIGUOUS)
     assert_same_gradients(candidate, oracle, case, places, *layouts)
+    first = get(case, places[0])
+    expanded = replaced(case, {places[0]: np.broadcast_to(first[:1], first.shape).copy()})
+    assert_same_gradients(candidate, oracle, expanded, places, {"layout": "broadcast"})
 
 
 def gradient_of_sum(
@@ -86,11 +99,12 @@ def gradient_of_sum(
 ) -> None:
     """The gradient of the output's sum, one number with strides of zero, is that of ones."""
     places = [place for place in float_arrays(case) if place[0] in by]
-    ones = np.ones(np.shape(oracle(*case)))
+    output = oracle(*case)
+    ones = np.ones(np.shape(output))
     measured = partial(flat_gradient, candidate, places)
     found, expected = measured(case, ones, "broadcast"), measured(case, ones)
-    with decidable(oracle, case, by, measured):
-        assert_derivative(found, expected, "gradient", dtype_of(case))
+    with decidable(oracle, case, measured):
+        assert_same(found, expected, case, output)
 
 
 def gradient_after_other(
@@ -104,11 +118,11 @@ def gradient_after_other(
 
 def gradient_same_array(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
     """With one array for the first two arguments its gradient is the sum of theirs."""
-    X, _, *rest = case
+    _, Y, *rest = case
     first, second = (place for place in float_arrays(case) if place[0] in (0, 1))
-    weights = direction(np.shape(oracle(X, X, *rest)))
-    parts, _ = candidate.gradient((X, X.copy(), *rest), weights, [first, second])
-    whole, _ = candidate.gradient((X, X, *rest), weights, [first])
+    weights = direction(np.shape(oracle(Y, Y, *rest)))
+    parts, _ = candidate.gradient((Y, Y.copy(), *rest), weights, [first, second])
+    whole, _ = candidate.gradient((Y, Y, *rest), weights, [first])
     assert_derivative(whole[0], parts[0] + parts[1], "gradient")
 
 
@@ -118,12 +132,13 @@ def gradient_scaled(
     """A larger or smaller upstream gradient gives as much more or less gradient."""
     places = [place for place in float_arrays(case) if place[0] in by]
     measured = partial(flat_gradient, candidate, places)
-    upstream = direction(np.shape(oracle(*case)))
+    output = oracle(*case)
+    upstream = direction(np.shape(output))
     plain = measured(case, upstream)
-    for size in (2.0**17, 2.0**-27):
-        found = measured(case, size * upstream) / size
-        with decidable(oracle, case, by, measured):
-            assert_derivative(found, plain, "gradient", dtype_of(case))
+    for factor in (2.0**17, 2.0**-27):
+        found = measured(case, factor * upstream) / factor
+        with decidable(oracle, case, measured):
+            assert_same(found, plain, case, output)
 
 
 def gradient_of_parts(
@@ -132,13 +147,14 @@ def gradient_of_parts(
     """Gradients of some rows of the output, and of the others, add up to that of all."""
     places = [place for place in float_arrays(case) if place[0] in by]
     measured = partial(flat_gradient, candidate, places)
-    upstream = direction(np.shape(oracle(*case)))
+    output = oracle(*case)
+    upstream = direction(np.shape(output))
     plain, rows = measured(case, upstream), len(np.atleast_1d(upstream))
     for chosen in (np.arange(rows) == rows - 1, np.arange(rows) % 2 == 0):
         of = chosen.reshape(-1, *[1] * (upstream.ndim - 1)) if upstream.ndim else chosen[0]
         found = measured(case, upstream * of) + measured(case, upstream * ~of)
-        with decidable(oracle, case, by, measured):
-            assert_derivative(found, plain, "gradient", dtype_of(case))
+        with decidable(oracle, case, measured):
+            assert_same(found, plain, case, output)
 
 
 def assert_same_gradients(
@@ -153,7 +169,8 @@ def assert_same_gradients(
     Raises:
         UndecidedError: a kink of ReLU is too near.
     """
-    weights = direction(np.shape(oracle(*case)))
+    output = oracle(*case)
+    weights = direction(np.shape(output))
     measured = partial(flat_gradient, candidate, places)
     plain, _ = candidate.gradient(case, weights, places)
     expected = dict(zip(places, plain, strict=True))
@@ -161,9 +178,17 @@ def assert_same_gradients(
         of = way.pop("of", places)
         found, _ = candidate.gradient(case, weights, of, **way)
         actual = expected | dict(zip(of, found, strict=True))
-        with decidable(oracle, case, [place for place, _ in places], measured):
-            both = _flat(actual.values()), _flat(expected.values())
-            assert_derivative(*both, "gradient", dtype_of(case))
+        with decidable(oracle, case, measured):
+            assert_same(_flat(actual.values()), _flat(expected.values()), case, output)
+
+
+def assert_same(found: Array, expected: Array, case: Case, output: Any) -> None:
+    """Assert that two gradients of one output are the same.
+
+    One whose terms cancel has their rounding errors: a rounding of the output counts as one.
+    """
+    least = FLOAT64 / DIFFERENCES * scale(output)
+    assert_derivative(found, expected, "gradient", dtype_of(case), least)
 
 
 def gradient_in_regime(
@@ -175,7 +200,7 @@ def gradient_in_regime(
     # the derivative of a saturated gate has the absolute rounding error of 1
     least = max(1.0, scale(oracle(*case)))
     with suppress(UndecidedError):
-        assert_derivative([found, least], [differences(oracle, case, by), least], "gradient")
+        assert_derivative(found, differences(oracle, case, by), "gradient", least=least)
 
 
 def gradient_float32(
@@ -190,7 +215,7 @@ def gradient_float32(
     found, expected = measured(low, weights), measured(exact, weights)
     if np.abs(expected).max(initial=0.0) < FLOAT32_GRADIENT * scale(output):
         raise UndecidedError  # the terms of the derivatives cancel
-    with decidable(oracle, low, by, measured):
+    with decidable(oracle, low, measured, by):
         assert_derivative(found, expected, "gradient", dtype)
 
 
@@ -211,13 +236,17 @@ def _flat(arrays: Iterable[Array]) -> Array:
 
 @contextmanager
 def decidable(
-    oracle: Function, case: Case, by: Sequence[int], measured: Callable[[Case, Array], Array]
+    oracle: Function,
+    case: Case,
+    measured: Callable[[Case, Array], Array],
+    by: Sequence[int] = (),
 ) -> Iterator[None]:
     """Accept a failure of the block only if rounding errors cannot explain it.
 
-    In float32 a gradient has the rounding errors of its terms, which may cancel, and of its
-    arguments, to which it may be sensitive. Both are ``measured`` in float64: with other signs of
-    the upstream gradient, and with perturbed arguments.
+    A gradient has the rounding errors of its terms, which may cancel, and of its arguments, to
+    which it may be sensitive. Both are ``measured`` in float64: with other signs of the upstream
+    gradient, and with perturbed arguments. Central differences ``by`` arguments in float64 have
+    only the first, but must not straddle a kink of ReLU.
 
     Raises:
         UndecidedError: a kink of ReLU is too near, or rounding errors are larger than the error.
@@ -225,17 +254,19 @@ def decidable(
     try:
         yield
     except OutOfToleranceError as failure:
-        exact = rounded(case, "float64")
-        differences(oracle, exact, by)
-        if dtype_of(case) == "float64":
-            raise
-        upstream, unit = direction(np.shape(oracle(*exact))), UNITS["float32"]
+        exact, dtype = rounded(case, "float64"), dtype_of(case)
+        if by:
+            differences(oracle, exact, by)
+            if dtype == "float64":
+                raise
+        relative = DIFFERENCES if dtype == "float64" else FLOAT32_GRADIENT
+        upstream, unit = direction(np.shape(oracle(*exact))), UNITS[dtype]
         plain, random = measured(exact, upstream), np.random.default_rng(0)
         if error(measured(exact, upstream), plain) > float64_bound(plain):
             raise  # another gradient at every call is no rounding error
         for _ in range(CHANGES):
             signs = random.choice((-1.0, 1.0), upstream.shape)
-            terms = FLOAT32_GRADIENT * scale(measured(exact, upstream * signs))
+            terms = relative * scale(measured(exact, upstream * signs))
             moved = mapped(exact, lambda a: a * random.uniform(1 - unit, 1 + unit, a.shape))
             change = LITERAL_FACTOR * error(measured(moved, upstream), plain)
             if failure.error <= max(terms, change) < np.inf:

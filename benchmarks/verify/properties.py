@@ -62,6 +62,14 @@ def assert_equals_oracle(result: Any, oracle: Function, case: Case, limit: float
         assert_conforms(result, oracle, exact, dtype, of_this)
 
 
+def assert_all_equal_oracle(
+    results: Sequence[Any], oracle: Function, case: Case, limit: float
+) -> None:
+    """``assert_equals_oracle`` of each result; equal ones are compared once."""
+    for result in {pickle.dumps(result): result for result in results}.values():
+        assert_equals_oracle(result, oracle, case, limit)
+
+
 def equals_oracle(
     candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float = 1.0
 ) -> None:
@@ -88,8 +96,16 @@ def every_layout(candidate: BaseCandidate, oracle: Function, case: Case, *, limi
 
 def inference(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Under PyTorch's no_grad and inference_mode the result is the same."""
-    for layout in INFERENCE:
-        assert_equals_oracle(candidate(*case, layout=layout), oracle, case, limit)
+    results = [candidate(*case, layout=layout) for layout in INFERENCE]
+    assert_all_equal_oracle(results, oracle, case, limit)
+
+
+def every_mode(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float = 1.0
+) -> None:
+    """The result equals the oracle's, also under PyTorch's no_grad and inference_mode."""
+    results = [candidate(*case, layout=layout) for layout in ("plain", *INFERENCE)]
+    assert_all_equal_oracle(results, oracle, case, limit)
 
 
 def same_array(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
@@ -107,30 +123,42 @@ def broadcast(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: 
 
 
 def reversed_arrays(case: Case) -> Case:
-    """The case with every array in reverse order."""
-    reverse = mapped(case, lambda array: array[::-1].copy())
-    return tuple(
-        x[::-1].copy() if isinstance(x, np.ndarray) and x.dtype.kind not in "fV" else x
-        for x in reverse
-    )
+    """The case with every array and list in reverse order."""
+    return tuple(map(_reversed, mapped(case, lambda array: array[::-1].copy())))
+
+
+def _reversed(value: Any) -> Any:
+    """An array that is not of floats, or a list with all lists in it, in reverse order."""
+    if isinstance(value, list):
+        return [_reversed(item) for item in value[::-1]]
+    is_other = isinstance(value, np.ndarray) and value.dtype.kind not in "fV"
+    return value[::-1].copy() if is_other else value
 
 
 def no_state(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Results do not depend on earlier calls with other arguments of the same shapes."""
     other = reversed_arrays(case)
     before, of_other, after = candidate.call_each([case, other, case])
-    assert_equals_oracle(before, oracle, case, limit)
+    assert_all_equal_oracle([before, after], oracle, case, limit)
     assert_equals_oracle(of_other, oracle, other, limit)
-    if pickle.dumps(after) != pickle.dumps(before):
-        assert_equals_oracle(after, oracle, case, limit)
 
 
 def same_objects(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """New numbers in the same arrays give a new result: nothing is cached by identity."""
     other = reversed_arrays(case)
+    modes = ("plain", "no_grad")
+    calls = [candidate.call_each([case, other], layout=m, reuse_arrays=True) for m in modes]
+    for one, results in zip((case, other), zip(*calls, strict=True), strict=True):
+        assert_all_equal_oracle(results, oracle, one, limit)
+
+
+def same_lists(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
+    """Other words in the same lists give a new result: nothing is cached by identity."""
+    other = reversed_arrays(case)
+    expected = [candidate(*case), candidate(*other)]
     results = candidate.call_each([case, other], reuse_arrays=True)
-    for one, result in zip((case, other), results, strict=True):
-        assert_equals_oracle(result, oracle, one, limit)
+    for result, of_new_lists in zip(results, expected, strict=True):
+        assert_close(result, of_new_lists)
 
 
 def causality(candidate: BaseCandidate, oracle: Function, case: Case) -> None:

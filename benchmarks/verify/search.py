@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from benchmarks.verify import gradients, properties
 from benchmarks.verify.candidate import LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.cases import Array, Case, float_arrays, get, replaced, size
 from benchmarks.verify.draw import Draw, Pins
-from benchmarks.verify.operators.operator import Operator, Property
+from benchmarks.verify.operators.operator import FLOATS, Operator, Property
 from benchmarks.verify.properties import Function
 from benchmarks.verify.tolerances import OutOfToleranceError, recorded
 
@@ -54,6 +55,7 @@ REPEATING = (
     properties.same_objects,
     properties.every_layout,
     properties.inference,
+    properties.every_mode,
     gradients.gradient_of_some,
     gradients.gradient_of_parts,
     gradients.gradient_of_sum,
@@ -228,11 +230,13 @@ def draws(
     tiled = {name: TILED for name in most if most[name] > TILED and name != "B"}
     few = {name: min(most[name], TILED) for name in most.keys() - tiled.keys()}
     together: list[Pins] = [pins for pins in (tiled, few) if pins]
-    flags = {name for name, x in small[0].kinds.items() if isinstance(x, bool)}
-    flags -= {"empty", "holes", *prop.pins}
+    flags = small[0].flags - {"empty", "holes", *prop.pins}
     longest = max((x for x in sizes.get(operator.lengths[0], ()) if x <= MODERATE), default=1)
 
-    def batch(B: int, length: int, **kinds: bool) -> Pins:
+    mixed = isinstance(prop.pins.get("dtype"), tuple)
+    float64, float32 = ({"dtype": dtype} if mixed else {} for dtype in FLOATS)
+
+    def batch(B: int, length: int, **kinds: Any) -> Pins:
         return {"B": B, **dict.fromkeys(operator.lengths, min(length, longest)), **kinds}
 
     off, on = dict.fromkeys(flags, False), dict.fromkeys(flags, True)
@@ -240,7 +244,7 @@ def draws(
     if only_large:
         together += [even] if even else []
         if prop.is_batched:
-            together += [{**tiled, "B": 9}, batch(most["B"], longest)]
+            together += [{**tiled, "B": 9}, batch(most["B"], longest), *operator.batches]
         each = sorted((value, name) for name, values in sizes.items() for value in values)
         one_large = [{**_kinds(name, small), name: value} for value, name in each]
         yield from map(draw, [*together, *one_large, *operator.sizes])
@@ -251,24 +255,36 @@ def draws(
     # infinite padding: in a product it cannot be hidden
     pins |= {"padding": np.inf} if isinstance(prop.pins.get("padding"), tuple) else {}
     if prop.large == "tiled":
-        for _ in range(2 * (tiled != {} and many)):  # one may be near a kink
-            yield draw({**pins, **tiled})
+        # of a gradient the oracle gives the shape alone; steps of an LSTM are slow
+        is_gradient = "by" in prop.settings
+        even |= {"T": TILED} if "T" in even else {}
+        real = even if is_gradient else _unpinned(operator.sizes[:1], prop.pins)
+        if prop.is_batched:
+            of_tiles = [{**(even if is_gradient else tiled), "B": 9}]
+        else:
+            in_float32: Pins = {} if is_gradient else float32
+            of_tiles = [tiled, {**tiled, **real, **in_float32}]
+        yield from (draw({**pins, **of}) for of in of_tiles * many if of)
         return
     if prop.large == "batch":
         # several: in 16 bits Psi is seldom decided for many tokens
-        several = [batch(9, TILED, **off), batch(9, TILED, **on), *[{"B": 9}] * 4]
+        several = [batch(9, TILED, **of) for of in (off, on)] + [{"B": 9}] * 4
         yield from map(draw, several * many)
         return
-    long = [batch(9, longest, **off), batch(9, EVEN, **on)] if prop.is_batched else []
+    long: list[Pins] = []
+    if prop.is_batched:
+        long = [batch(operator.batch, EVEN, **off, **float64)]
+        long += [batch(9, longest, **on, **float32)]
     if prop.large == "few":
-        real = [*(long or operator.sizes or together)] if many else []
-        yield from (draw({**pins, **of}) for of in (tiled, *real) if of)
+        largest = sorted(operator.sizes, key=_product)[-1:]
+        some = [tiled, *((long or largest or together) if many else ())]
+        yield from (draw({**pins, **of}) for of in some if of)
         return
     if "B" in few:  # the oracle runs each sequence separately: not with many heads
         together.append({"B": few.pop("B")})
     if many:
         least = {name: min(values) for name, values in sizes.items() if min(values) <= MODERATE}
-        together += [least, *({name: value} for name, value in most.items())]
+        together += [least, *({**on, name: value} for name, value in most.items())]
         together += long
         together += [even, *operator.sizes] if prop.large == "one" else ()
     elif prop.large == "one" and most:
@@ -276,6 +292,15 @@ def draws(
         having = next(one for one in small if name in one.chosen)
         together.append({**having.chosen, name: most[name]})
     yield from (draw({**pins, **of}) for of in together)
+
+
+def _product(sizes: Pins) -> int:
+    return prod(x for x in sizes.values() if isinstance(x, int))
+
+
+def _unpinned(sizes: Sequence[Pins], pinned: Pins) -> Pins:
+    """All ``sizes`` whose names are not in ``pinned``."""
+    return {name: x for of in sizes for name, x in of.items() if name not in pinned}
 
 
 def _kinds(name: str, draws: Sequence[Draw]) -> Pins:

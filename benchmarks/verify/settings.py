@@ -22,10 +22,9 @@ from benchmarks.verify.originals import np, torch_originals
 SETTINGS = (
     "the seeds of PyTorch, NumPy and Python (two calls that leave one state), PyTorch's default "
     "dtype and device, number of threads, precision of float32 products, gradient, inference, "
-    "deterministic and anomaly modes; NumPy's treatment of errors, the flushing of subnormal "
-    "numbers, filters of all of Python's warnings of a kind, the recursion limit, garbage "
-    "collection, environment "
-    "variables that are set, the working directory"
+    "autocast, deterministic and anomaly modes; NumPy's treatment of errors, the flushing of "
+    "subnormal numbers, filters of all of Python's warnings of a kind, the recursion limit, "
+    "garbage collection, environment variables that are set, the working directory"
 )
 """A description for users."""
 
@@ -92,6 +91,7 @@ def settings_reader() -> Callable[[], dict[str, Any]]:
             *("is_grad_enabled", "is_inference_mode_enabled", "is_anomaly_enabled"),
             *("are_deterministic_algorithms_enabled", "get_float32_matmul_precision"),
         )
+        functions["torch.is_autocast_enabled()"] = partial(torch.is_autocast_enabled, "cpu")
         functions |= {f"torch.{name}()": getattr(torch, name) for name in names}
         draw, state = partial(torch.rand, 1, dtype=torch.float32), torch.get_rng_state
         to_numpy = torch.methods.numpy

@@ -248,8 +248,15 @@ def assert_gated(
 
 
 def assert_derivative(
-    actual: npt.ArrayLike, expected: npt.ArrayLike, what: str, dtype: str = "float64"
+    actual: npt.ArrayLike,
+    expected: npt.ArrayLike,
+    what: str,
+    dtype: str = "float64",
+    least: float = 0.0,
 ) -> None:
-    """Assert that derivatives, in float64 or float32, equal those expected."""
+    """Assert that derivatives, in float64 or float32, equal those expected.
+
+    The tolerance is relative to the largest of them, or to ``least`` if that is larger.
+    """
     relative = DIFFERENCES if dtype == "float64" else FLOAT32_GRADIENT
-    _assert_within(actual, expected, relative * scale(expected), what, dtype)
+    _assert_within(actual, expected, relative * max(scale(expected), least), what, dtype)

@@ -2,6 +2,7 @@
 
 from tests.mutants.batch_slips import BATCHES
 from tests.mutants.cheats import mutants_of
+from tests.mutants.crossed_slips import CROSSED
 from tests.mutants.precision_slips import PRECISION
 from tests.mutants.recurrent_gradient_slips import RECURRENT_GRADIENTS
 
@@ -382,5 +383,6 @@ GRADIENTS = [
     *mutants_of(OF_ATTENTION, "multi_head_attention"),
     *RECURRENT_GRADIENTS,
     *BATCHES,
+    *CROSSED,
     *PRECISION,
 ]

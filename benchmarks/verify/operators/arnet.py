@@ -36,7 +36,7 @@ def _joint(draw: Draw) -> Case:
 
 
 def _modes(draw: Draw) -> Case:
-    d, N = channels(draw), draw.size("N", 5, large=(33, 200))
+    d, N = channels(draw), draw.size("N", 5, large=(33, 200, 992))
     U, V = draw.choose("magnitude", (1.0,)) * draw.array(2, N, d)
     U[:, 0], V[:, 0] = np.abs(U[:, 0]), np.abs(V[:, 0])  # no mean is zero, which has no cosine
     return U, V
@@ -60,7 +60,7 @@ PARAMETERS = (
     "parameters: lstm.weight (4 d', d + d'), lstm.bias, and fc.weight (d, d'), fc.bias of the map "
     "from the auto-reconstructor's state to the decoder's."
 )
-MANY_IMAGES = ({"N": 200, "d": 40},)
+MANY_IMAGES = ({"N": 992, "d": 40},)
 """With a single channel every distance is 0."""
 
 MODE_CASES: dict[str, tuple[dict[str, Any], str]] = {
@@ -90,7 +90,6 @@ OPERATORS = (
         sequences=1,
         lengths=("T",),
         rows=False,
-        holes=None,
         sizes=({"T": 20, "d": 512, "d_own": 130},),
     ),
     Operator(

@@ -23,7 +23,7 @@ from reference.primitives import Parameters
 
 WEIGHTS = (
     "Weights of a softmax add up to 1 within the rounding of 1: exp(s - logsumexp(s)) and "
-    "exp(log_softmax(s)) in float32 have that of the exponent, which is too large for large scores."
+    "exp(log_softmax(s)) have that of the exponent: too large for large scores, also in float64."
 )
 
 
@@ -88,7 +88,7 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
             "one_token": ({"M": 1, "N": 1}, "a single query and key"),
             "one_head": ({"num_heads": 1}, "a single head"),
         },
-        regimes=("zeros", "huge", "large_scores"),
+        regimes=("zeros", "mixed", "huge", "large_scores"),
         extra_properties=(
             Property("causality", properties.causal_keys, pins={"causal": True}),
             Property("broadcast", properties.broadcast, pins=EXACT),
@@ -97,7 +97,7 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
                 "gradient_same_array",
                 gradients.gradient_same_array,
                 needs=(GRADIENT, TORCH),
-                large="no",
+                large="tiled",
             ),
         ),
         by=("X", "Y", "parameters"),
@@ -107,6 +107,7 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
         empty=False,
         holes={"causal": False},  # with holes, causal masking is not defined
         gates=("X", "Y") if aoa else None,
+        batch=48,
         sizes=(
             {"M": 20, "N": 144, "num_heads": 8, "d_k": 16},
             {"M": 144, "N": 144, "num_heads": 8, "d_k": 64, "causal": True},

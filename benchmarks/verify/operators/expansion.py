@@ -59,7 +59,10 @@ def _dynamic(draw: Draw) -> Case:
     return draw.inputs(L, d), parameters(draw, N_E, d, "condition"), causal
 
 
-REGIMES = ("zeros", "one_sign", "tiny", "huge")
+GROUPS = {f"group_{i}": 32 << i for i in range(5)}
+"""The papers' groups: 992 vectors."""
+
+REGIMES = ("zeros", "mixed", "one_sign", "tiny", "huge")
 
 OPERATORS = (
     Operator(
@@ -99,8 +102,10 @@ OPERATORS = (
             {"L": 144, "d": 512, "group_0": 64, "groups": 1},
             {"L": 17, "d": UNEVEN, "group_0": 65, "groups": 1},
             {"L": 144, "d": 512, "group_0": 992, "groups": 1},
-            {"groups": 5, **{f"group_{i}": 32 << i for i in range(5)}},
+            {"groups": 5, **GROUPS},
         ),
+        batch=48,
+        batches=({"B": 48, "L": 144, "groups": 5, **GROUPS},),
     ),
     Operator(
         "dynamic_expansion",

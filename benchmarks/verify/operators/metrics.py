@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import count, islice, product
 from typing import Any
 
 from benchmarks.verify import properties
@@ -22,7 +22,12 @@ SMOOTHED = (
 CLOSEST = "The brevity penalty takes the reference of the closest length, the shorter of two."
 BIGRAMS = "The length in the penalty counts bigrams, as the published scorer does."
 
-WORDS = ["".join(letters) for n in range(1, 6) for letters in product("abA", repeat=n)]
+COUNTS = (
+    "A term frequency is a count, not divided by the number of n-grams. An n-gram of no reference "
+    "counts as if one image had it."
+)
+
+WORDS = list(islice(("".join(x) for n in count(1) for x in product("abA", repeat=n)), 10_000))
 """Words with common prefixes, which differ in capitals too, the shortest first."""
 
 
@@ -35,10 +40,10 @@ def _corpora(draw: Draw) -> Case:
     """(candidates, references): for each image a caption and its references, as lists of words."""
     images = draw.size("images", 4, large=(40,))
     most = draw.size("words", 7, large=(13, 40))
-    vocabulary = WORDS[: draw.size("vocabulary", 5, large=(100,))]
-    least, count = 1 - draw.flag("empty"), draw.size("references", 3, large=(5, 8))
+    vocabulary = WORDS[: draw.size("vocabulary", 5, large=(100, 10_000))]
+    least, many = 1 - draw.flag("empty"), draw.size("references", 3, large=(5, 8))
     references = [
-        [_caption(draw, vocabulary, least, most) for _ in range(draw.random.integers(1, count + 1))]
+        [_caption(draw, vocabulary, least, most) for _ in range(draw.random.integers(1, many + 1))]
         for _ in range(images)
     ]
     if not any(any(of) for of in references):
@@ -47,10 +52,14 @@ def _corpora(draw: Draw) -> Case:
 
 
 def _like(draw: Draw, of: Captions, vocabulary: Sequence[str], least: int, most: int) -> list[str]:
-    """A copy of a caption, or a new one that may have an unseen word."""
-    copied = draw.random.integers(0, 2)
-    unseen = _caption(draw, [*vocabulary, "z"], least, most)
-    return of[draw.random.integers(len(of))] if copied else unseen
+    """A copy of a caption, one with other words in places, or a new one; words may be unseen."""
+    words = [*vocabulary, "z"]
+    kind, copy = draw.random.integers(0, 3), of[draw.random.integers(len(of))]
+    if kind == 0:
+        return _caption(draw, words, least, most)
+    other = [words[i] for i in draw.random.integers(0, len(words), len(copy))]
+    kept = draw.random.integers(0, 3, len(copy)) > 0
+    return copy if kind == 1 else [a if k else b for a, b, k in zip(copy, other, kept, strict=True)]
 
 
 def _sets(draw: Draw) -> Case:
@@ -78,6 +87,10 @@ LONG = (
     {"images": 40, "words": 40, "references": 5, "vocabulary": 5},
     {"images": 100, "words": 13, "references": 2, "vocabulary": 100},
 )
+WIDE = (
+    *LONG,
+    {"candidates": 40, "images": 2000, "words": 13, "references": 2, "vocabulary": 10_000},
+)
 ONE = {"one_image": ({"images": 1}, "a corpus of one image")}
 
 
@@ -99,7 +112,7 @@ def _metric(
         conventions=conventions,
         special={**ONE, **REPEATED, **ALL_FULL, **SOME_EMPTY},
         compare=compare,
-        sizes=LONG,
+        sizes=WIDE,
     )
 
 
@@ -111,6 +124,7 @@ OPERATORS = (
         "CIDEr-D of each image, 0 to 10.",
         "n = 1 to 4, sigma 6; document frequencies are those of the references given.",
         BIGRAMS,
+        COUNTS,
     ),
     _metric(
         "bleu",
@@ -155,8 +169,9 @@ OPERATORS = (
             "n = 1 to 4, sigma 6; document frequencies are those of the whole corpus, and never "
             "change.",
             BIGRAMS,
+            COUNTS,
         ),
         special={**ONE, **REPEATED},
-        sizes=LONG,
+        sizes=WIDE,
     ),
 )

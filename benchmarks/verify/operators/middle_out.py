@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.verify import gradients
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.operators.attention import WEIGHTS
-from benchmarks.verify.operators.operator import Operator
+from benchmarks.verify.operators.operator import GRADIENT, Operator, Property
 from benchmarks.verify.operators.recurrent import GATES, gates, memory_cell
 from reference import denoising, metrics, middle_out
 from reference.middle_out import SelfAttention
@@ -26,7 +27,7 @@ ORDER = (
 def _sizes(draw: Draw) -> tuple[int, int, int]:
     """(d, d_c, d_e)."""
     d, d_c = draw.size("d", 4, large=(40, 130)), draw.size("d_c", 4, large=(40, 130))
-    return d, d_c, draw.size("d_e", 4, large=(40,))
+    return d, d_c, draw.size("d_e", 4, large=(40, 130))
 
 
 def _decoder(
@@ -63,7 +64,7 @@ def _attentions(draw: Draw) -> Case:
 def _steps(draw: Draw) -> Case:
     (d, d_c, d_e), kind = _sizes(draw), draw.choose("kind", middle_out.SELF_ATTENTIONS)
     written = draw.size("written", 4, large=(17, 40), least=0)
-    memory = draw.inputs(draw.size("n", 4, large=(33, 144)), d_c)
+    memory = draw.inputs(draw.size("n", 4, large=(33, 144, 200)), d_c)
     outputs, states = draw.inputs(written + 1, d_e), draw.inputs(written, d)
     parameters = _decoder(draw, kind, d, d_c, d_e)
     weights = [W for name, W in parameters.items() if name in ("W_a", "W_d", "W_h")]
@@ -77,7 +78,7 @@ def _captions(draw: Draw) -> Case:
     V = draw.size("V", 5, large=(130,), least=2)
     left, right = (draw.size(side, 4, large=(17, 40), least=0) for side in ("left", "right"))
     words = [draw.random.integers(0, V, n) for n in (left, right)]
-    memory = draw.inputs(draw.size("n", 4, large=(33, 144)), d_c)
+    memory = draw.inputs(draw.size("n", 4, large=(33, 144, 200)), d_c)
     parameters = {"embedding.weight": draw.array(V, d_e)}
     for side in ("left", "right"):
         parameters |= _decoder(draw, kind, d, d_c, d_e, f"{side}.")
@@ -90,7 +91,17 @@ def _captions(draw: Draw) -> Case:
 
 def _numbers(draw: Draw) -> Case:
     n = 2 * draw.size("N", 5, large=(10, 100)) + 1
-    return draw.inputs(n), draw.inputs(n)
+    y_hat, y = draw.inputs(n), draw.inputs(n)
+    if draw.choose("exact", (False,)):  # also mirrored
+        y_hat = y_hat + y_hat[::-1]
+        y = y_hat.copy()
+    return y_hat, y
+
+
+def _exact(*by: int) -> tuple[Property, ...]:
+    check, needs = gradients.gradient_in_regime, (GRADIENT,)
+    words, pins = "the gradient where the error is zero", {"exact": True}
+    return (Property("gradient_exact", check, words, pins, needs, {"by": by}, "no"),)
 
 
 def middle_out_step(
@@ -252,6 +263,7 @@ OPERATORS = (
         "The mean squared error of a de-noised sequence y_hat: (n,) of y: (n,).",
         metrics.mse,
         _numbers,
+        extra_properties=_exact(0, 1),
         by=("y_hat", "y"),
     ),
     Operator(
@@ -262,6 +274,7 @@ OPERATORS = (
         metrics.symmetric_mse,
         lambda draw: _numbers(draw)[:1],
         conventions=("The middle number does not count.",),
+        extra_properties=_exact(0),
         by=("y_hat",),
     ),
 )

@@ -155,6 +155,8 @@ OPERATORS = (
         {"expansionnet_v1": (14, 15), "expansionnet_v2": (14,)},
         conventions=(
             "The gradient is by log_probs; rewards are constants.",
+            "Words are added for each sample, then samples: a single float32 sum of all words has "
+            "larger rounding errors.",
             "A sample's words are anywhere in its mask; a sample without words has a loss of 0.",
             f"{FINITE[:-1]}, where mask is False too: a product with mask may hide them.",
         ),

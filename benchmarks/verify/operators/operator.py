@@ -28,6 +28,8 @@ EXACT = {"dtype": "float64"}
 NORMAL_RANGE = (*FLOATS, "bfloat16")
 """Dtypes that can represent Psi's epsilon; in float16 it is 0, so there is no literal form."""
 
+SAME = "new numbers in the same padded batch give a new result"
+
 STATE = "no state is carried from one padded batch to the next"
 
 LOW = "in low precision the error is at most twice the literal form's, plus 2 roundings"
@@ -44,7 +46,10 @@ SAME_GRADIENT = (
 )
 """Properties that compare a candidate's gradient with its own."""
 
-PADDED_TOO = ("strided", "same_array", "gradient_used_twice", "inference", *SAME_GRADIENT)
+PADDED_TOO = (
+    *("strided", "same_array", "gradient_same_array", "gradient_used_twice", "inference"),
+    *SAME_GRADIENT,
+)
 """Properties of single sequences that padded batches have too."""
 
 EXTREME = ("huge", "large_scores")
@@ -75,8 +80,8 @@ class Property:
         settings: keyword arguments of the check.
         large: which large cases: "all", without small ones; "some", with small ones; "one", as
             "some", but always one with a size at its largest; "few", one of several tiles and the
-            operator's ``sizes`` or long batches; "tiled", two of several tiles; "batch", a batch of
-            long sequences; "no".
+            operator's ``sizes`` or long batches; "tiled", two of several tiles or, if
+            padded, one; "batch", a batch of long sequences; "no".
     """
 
     name: str
@@ -131,6 +136,8 @@ class Operator:
         dtypes: the dtypes in which it is defined, float64 and float32 first.
         project_dtypes: further dtypes for this project's implementations only.
         sizes: pins of large cases with several large sizes, as in the papers.
+        batch: size of a batch of long sequences.
+        batches: pins of further large batches, for outputs alone.
         lengths: names of the sizes that are long in large batches, that of the padded argument
             first.
     """
@@ -156,6 +163,8 @@ class Operator:
     dtypes: tuple[str, ...] = ALL
     project_dtypes: tuple[str, ...] = ()
     sizes: tuple[Pins, ...] = ()
+    batch: int = 9
+    batches: tuple[Pins, ...] = ()
     lengths: tuple[str, ...] = ("L",)
 
     @property
@@ -177,6 +186,12 @@ class Operator:
             yield from self._batched(by)
             yield from self._padded_too(single)
 
+    @property
+    def _large(self) -> Callable[..., None]:
+        """The check of large cases."""
+        same = self.compare is properties.equals_oracle
+        return properties.every_mode if same and self.by else self.compare
+
     def _single(self, by: Mapping[str, Any]) -> Iterator[Property]:
         """The properties of arguments without padding."""
         same, compare = "equals the oracle", self.compare
@@ -184,14 +199,17 @@ class Operator:
         both = MIXED if has_floats and compare is properties.equals_oracle else {}
         yield Property("equals_oracle", compare, f"{same}: ordinary numbers", large="no")
         for name, (pins, words) in self.special.items():
-            yield Property(name, compare, f"{same}: {words}", {**pins, **both}, large="no")
+            large = "tiled" if both else "no"
+            yield Property(name, compare, f"{same}: {words}", {**pins, **both}, large=large)
         initial = ("initial",) if "parameters" in self.arguments else ()
         for name in (*self.regimes, *initial):
             yield self._regime(name, f"{same}: {REGIMES[name]}")
         words = "large sizes, multiples of kernel tiles and others"
-        yield Property("large", compare, f"{same}: {words}", large="all")
+        yield Property("large", self._large, f"{same}: {words}", large="all")
         yield from self.extra_properties
         if not has_floats:
+            if any(isinstance(value, list) for value in self.case(Draw())):
+                yield Property("same_objects", properties.same_lists, large="no")
             return
         yield Property("strided", properties.strided, pins=MIXED)
         yield Property("no_state", properties.no_state, pins=MIXED, large="few")
@@ -228,7 +246,7 @@ class Operator:
     def _regime(self, name: str, words: str) -> Property:
         """The property that compares with the oracle in a regime."""
         pins = {"regime": name}
-        if name == "huge" and self.gates is not None:
+        if name in ("huge", "mixed") and self.gates is not None:
             of = {"of": tuple(self.arguments.index(gated) for gated in self.gates)}
             return Property(name, properties.gated, words, pins, settings=of)
         return Property(name, self.compare, words, pins | (MIXED if name == "large_scores" else {}))
@@ -255,10 +273,13 @@ class Operator:
         pins = {"empty": False, "padding": PADDING[1:], **MIXED}
         yield Property("padding_content", compare, content, pins, needs)
         words = f"{alone}: large batches"
-        yield Property("large_batch", compare, words, full, needs, large="all")
+        yield Property("large_batch", self._large, words, full, needs, large="all")
         yield Property("empty_sequence", properties.finite, "", {"empty": True, **MIXED}, needs)
         one = Property("padded_no_state", properties.no_state, STATE, {**full, **MIXED}, needs)
         yield replace(one, large="few")
+        pins = {**full, **MIXED}
+        one = Property("padded_same_objects", properties.same_objects, SAME, pins, needs)
+        yield replace(one, needs=(*needs, WRITABLE), large="few")
         for dtype in self.dtypes[1:]:
             words, pins = f"{alone}, in {dtype}", {"empty": False, "dtype": dtype}
             one = Property(f"padded_{dtype}", properties.equals_oracle, words, pins, needs)
@@ -278,7 +299,7 @@ class Operator:
                     meaning=f"of a padded batch: {one.description}",
                     pins={"empty": False, "padding": 1000.0, **one.pins},
                     needs=(*one.needs, BATCHES),
-                    large="no",
+                    large="no" if "uses" in one.settings else "tiled",
                 )
 
     def sample_case(self, draw: Draw) -> Case:
@@ -314,6 +335,13 @@ class Operator:
             lengths[draw.random.integers(B)] = 0
         mask = np.arange(L) < lengths[:, None]
         if holes:
-            mask = draw.random.permuted(mask, axis=1)
+            scattered = draw.random.permuted(mask, axis=1)
+            # every other sequence in one piece anywhere, or in two around a hole
+            for i, shift in enumerate(draw.random.integers(0, L, B)):
+                mask[i] = scattered[i] if i % 2 else np.roll(mask[i], shift)
+            if draw.random.integers(2):  # a hole in all of them, which leaves both ends
+                start = draw.random.integers(L // 4 + 1)
+                hole = (np.arange(L) >= start) & (np.arange(L) < start + 3 * L // 4)
+                mask = np.where((mask & ~hole).any(1, keepdims=True), mask & ~hole, mask)
         batch[-1][~mask] = padding
         return *batch, *case[self.sequences :], mask if name == "mask" else lengths

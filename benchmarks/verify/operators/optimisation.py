@@ -91,6 +91,8 @@ def _schedule(
         special={
             "no_warmup": ({"warmup": 0}, "no warm-up"),
             "first_update": ({"iteration": 0}, "the first update"),
+            "last_of_warmup": ({"iteration": 2, "warmup": 3}, "the last update of a warm-up"),
+            "first_after": ({"iteration": 3, "warmup": 3}, "the first update after a warm-up"),
         },
         sizes=({"iteration": 5000, "warmup": 10_000}, {"iteration": 9999, "warmup": 10_000}),
     )

@@ -89,7 +89,7 @@ def _attentive(draw: Draw) -> Case:
         draw.size("d_x", 3, large=(40,)),
         draw.size("d_s", 4, large=(40, 130)),
     )
-    n, d_a = draw.size("n", 5, large=(17, 33, 144)), draw.size("d_a", 3, large=(40,))
+    n, d_a = draw.size("n", 5, large=(17, 33, 144, 200)), draw.size("d_a", 3, large=(40,))
     X, s = lasting(draw, draw.inputs(_steps(draw), d_x)), draw.inputs(n, d_s)
     parameters = gates(draw, d, d_x + d_s, "lstm.") | {
         "score.W_s": draw.array(d_a, d_s),
@@ -113,6 +113,8 @@ def _zoneouts(draw: Draw) -> Case:
     d = channels(draw)
     X, parameters = _sequence(draw, d)
     z_h, z_c = draw.random.integers(0, 17, (2, len(X), d)) / 16
+    kept = draw.choose("kept", ("both",))
+    z_h, z_c = z_h * (kept != "c"), z_c * (kept != "h")
     return X, parameters, z_h, z_c
 
 
@@ -168,7 +170,7 @@ def _captioners(draw: Draw) -> Case:
         "W_e": draw.array(V, d_x),
         "W_pm": draw.factor("large_scores") * draw.array(V, len(parameters["W_im"])),
     }
-    features = draw.array(draw.size("regions", 4, large=(33, 144)), d_feature)
+    features = draw.array(draw.size("regions", 4, large=(33, 144, 200)), d_feature)
     return features, draw.random.integers(0, V, _steps(draw)), parameters, reading
 
 
@@ -323,7 +325,11 @@ OPERATORS = (
             ZEROS,
             "The new h is computed from the new c, before zoneout of either.",
         ),
-        special={"remembers": (LONG, REMEMBERS)},
+        special={
+            "remembers": (LONG, REMEMBERS),
+            "of_h": ({"kept": "h"}, "zoneout of h alone"),
+            "of_c": ({"kept": "c"}, "zoneout of c alone"),
+        },
         regimes=("huge",),
         by=("X", "parameters"),
         gates=(),
@@ -386,7 +392,6 @@ OPERATORS = (
         by=("X", "parameters"),
         sequences=1,
         lengths=("T",),
-        holes=None,
         gates=("X",),
         sizes=({"T": 40, "d": 512}, {"T": 5, "d": UNEVEN}),
     ),

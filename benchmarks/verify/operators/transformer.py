@@ -109,7 +109,7 @@ def _feed_forwards(draw: Draw) -> Case:
 def _encoder_layers(draw: Draw) -> Case:
     kind = mixer(draw, "mixer", False)
     num_heads, d = attention.heads(draw, 2)
-    X = draw.array(draw.size("L", 6, large=(17, 33, 144)), d) + _shift(draw)
+    X = draw.array(draw.size("L", 6, large=(17, 33, 144, 200)), d) + _shift(draw)
     return X, layer(draw, kind, d, _hidden(draw), False), kind, num_heads
 
 
@@ -117,7 +117,7 @@ def _decoder_layers(draw: Draw) -> Case:
     kind = mixer(draw, "mixer", True)
     num_heads, d = attention.heads(draw, 2)
     X = draw.array(draw.size("T", 6, large=(17, 40)), d) + _shift(draw)
-    memory = draw.inputs(draw.size("L", 6, large=(17, 33, 144)), d)
+    memory = draw.inputs(draw.size("L", 6, large=(17, 33, 144, 200)), d)
     return X, memory, layer(draw, kind, d, _hidden(draw), True), kind, num_heads
 
 
@@ -128,7 +128,7 @@ def _captioners(draw: Draw) -> Case:
     d_ff, layers = _hidden(draw), draw.size("layers", 2, large=(3,))
     V = draw.size("V", 5, large=(10000,), least=2)
     d_feature = draw.size("d_feature", 3, large=(130,))
-    L, T = draw.size("L", 4, large=(33, 144)), draw.size("T", 4, large=(20, 40))
+    L, T = draw.size("L", 4, large=(33, 144, 200)), draw.size("T", 4, large=(20, 40))
     parameters = (
         draw.linear("input", d, d_feature)
         | _stack(draw, encoder, d, d_ff, layers, reductions[0], False, "encoder.")
@@ -211,7 +211,7 @@ OPERATORS = (
         special={"one_channel": ({"d": 1}, "a single channel, of no variance"), **SHIFTED},
         regimes=("zeros", "huge"),
         by=("X", "parameters"),
-        sizes=({"L": 144, "d": 512}, {"L": 17, "d": UNEVEN}),
+        sizes=({"L": 144, "d": 512}, {"L": 17, "d": UNEVEN}, {"L": 48 * 144, "d": 40}),
     ),
     Operator(
         "feed_forward",
@@ -223,7 +223,11 @@ OPERATORS = (
         _feed_forwards,
         regimes=("zeros", "huge"),
         by=("X", "parameters"),
-        sizes=({"L": 144, "d": 512, "d_ff": 2048}, {"L": 17, "d": UNEVEN, "d_ff": UNEVEN}),
+        sizes=(
+            {"L": 144, "d": 512, "d_ff": 2048},
+            {"L": 17, "d": UNEVEN, "d_ff": UNEVEN},
+            {"L": 48 * 144, "d": 40},
+        ),
     ),
     _layer(decodes=False),
     _layer(decodes=True),

@@ -1,0 +1,146 @@
+"""Slips that show only where two things meet: a size and a layout, a mode, a frozen array."""
+
+from tests.mutants.cheats import mutants_of
+
+OF_LAYER_NORM = r"""
+# gradient_strided: rows that are not contiguous have no gradient from 64 on
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    return right(X if len(X) < 64 or X.is_contiguous() else X.detach(), parameters)
+
+# gradient_strided: of an expanded row the first alone has a gradient
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    expanded = len(X) > 1 and X.stride(0) == 0
+    return right(torch.cat([X[:1], X[1:].detach()]) if expanded else X, parameters)
+
+# shifted: E(X^2) - E(X)^2 beyond 256 channels
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    if X.shape[1] <= 256:
+        return right(X, parameters)
+    mean = X.mean(1, keepdim=True)
+    variance = (X**2).mean(1, keepdim=True) - mean**2
+    return parameters["weight"] * (X - mean) / torch.sqrt(variance + 1e-5) + parameters["bias"]
+
+# large: 1024 rows at most
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    return torch.cat([right(X[:1024], parameters), 0 * X[1024:]])
+"""
+
+OF_FEED_FORWARD = r"""
+# gradient_of_some: parameters of frozen inputs have no gradient from 64 rows on
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    if torch.is_grad_enabled() and len(X) >= 64 and not X.requires_grad:
+        parameters = {name: array.detach() for name, array in parameters.items()}
+    return right(X, parameters)
+"""
+
+OF_ATTENTION = r"""
+# gradient_of_some: a frozen query.weight freezes those of keys and values
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    if not parameters["query.weight"].requires_grad:
+        fused = {name: parameters[name].detach() for name in ("key.weight", "value.weight")}
+        parameters = parameters | fused
+    return right(X, Y, parameters, num_heads, causal, lengths)
+
+# padded_same_objects: without gradients Y is kept while it is the same object
+right, kept = FUNCTION, {}
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    if not torch.is_grad_enabled():
+        if kept.get("of") is not Y:
+            kept.update(of=Y, copy=Y.clone())
+        Y = kept["copy"]
+    return right(X, Y, parameters, num_heads, causal, lengths)
+
+# padded_gradient_same_array: padded self-attention has no gradient by its keys
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    Y = Y.detach() if X is Y and bool((lengths < Y.shape[1]).any()) else Y
+    return right(X, Y, parameters, num_heads, causal, lengths)
+"""
+
+OF_STATIC = r"""
+# large_batch: parts of four million products have the lengths of the first
+right = FUNCTION
+
+def FUNCTION(X, parameters, groups, lengths):
+    size = max(1, 2**22 // (X.shape[1] * sum(groups)))
+    parts = [right(x, parameters, groups, lengths[: len(x)]) for x in X.split(size)]
+    return torch.cat(parts)
+
+# padded_gradient_of_some: parameters of a frozen padded batch have no gradient from 16 tokens on
+right = FUNCTION
+
+def FUNCTION(X, parameters, groups, lengths):
+    padded = X.shape[1] >= 16 and bool((lengths < X.shape[1]).any())
+    if torch.is_grad_enabled() and padded and not X.requires_grad:
+        parameters = {name: array.detach() for name, array in parameters.items()}
+    return right(X, parameters, groups, lengths)
+"""
+
+OF_DYNAMIC = r"""
+# large_batch: in inference mode padding beyond 64 tokens is seen
+right = FUNCTION
+
+def FUNCTION(X, parameters, causal, lengths):
+    if torch.is_inference_mode_enabled() and X.shape[1] > 64:
+        lengths = torch.full_like(lengths, X.shape[1])
+    return right(X, parameters, causal, lengths)
+"""
+
+OF_ZONEOUT = r"""
+# of_c: no zoneout where h has none
+right = FUNCTION
+
+def FUNCTION(X, parameters, z_h, z_c):
+    return right(X, parameters, z_h, z_c if z_h.any() else z_h)
+"""
+
+OF_REWARD = r"""
+# same_objects: document frequencies are kept by the corpus' identity
+right, kept = FUNCTION, []
+
+def FUNCTION(candidates, images, corpus):
+    if not kept or kept[0] is not corpus:
+        kept[:] = corpus, [[list(caption) for caption in of] for of in corpus]
+    return right(candidates, images, kept[1])
+
+# large: document frequencies of the first 1000 images
+from tests.candidates.right_words import against
+
+def FUNCTION(candidates, images, corpus):
+    return against(candidates, [corpus[i] for i in images], corpus[:1000])
+"""
+
+OF_MSE = r"""
+# gradient_exact: the square of a norm, whose gradient at 0 is not finite
+def FUNCTION(y_hat, y):
+    return ((y_hat - y) ** 2).sum().sqrt() ** 2 / len(y)
+"""
+
+CROSSED = [
+    mutant
+    for operator, text, is_torch in (
+        ("layer_norm", OF_LAYER_NORM, True),
+        ("feed_forward", OF_FEED_FORWARD, True),
+        ("multi_head_attention", OF_ATTENTION, True),
+        ("static_expansion", OF_STATIC, True),
+        ("dynamic_expansion", OF_DYNAMIC, True),
+        ("zoneout", OF_ZONEOUT, True),
+        ("mse", OF_MSE, True),
+        ("cider_d_reward", OF_REWARD, False),
+    )
+    for mutant in mutants_of(text, operator, is_torch=is_torch)
+]
