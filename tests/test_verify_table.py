@@ -127,7 +127,7 @@ def test_a_float32_gradient_has_the_rounding_errors_of_terms_that_cancel(size, s
         return np.array([upstream @ rows])
 
     def judged(error):
-        with gradients.decidable(lambda x: np.zeros(2), case, (0,), measured):
+        with gradients.decidable(lambda x: np.zeros(2), case, measured, (0,)):
             raise tolerances.OutOfToleranceError("gradient", [error], [0.0], 1e-9)
 
     rounding = tolerances.FLOAT32_GRADIENT * 2 * size * abs(first * second)
@@ -147,7 +147,7 @@ def test_a_float32_gradient_has_the_rounding_errors_of_what_it_is_sensitive_to(x
         return upstream / (case[0] - 1)
 
     def judged(error):
-        with gradients.decidable(lambda x: np.zeros(1), case, (0,), measured):
+        with gradients.decidable(lambda x: np.zeros(1), case, measured, (0,)):
             raise tolerances.OutOfToleranceError("gradient", [error], [0.0], 1e-9)
 
     most = tolerances.LITERAL_FACTOR * 2.0**-23 * (1 + x) / (x - 2.0**-22) ** 2

@@ -230,7 +230,8 @@ class Operator:
             yield replace(mixed, name="gradient_used_twice", meaning=TWICE, settings=twice)
             modes = (GRADIENT, TORCH)
             yield Property("inference", properties.inference, pins=MIXED, needs=modes)
-            for name in SAME_GRADIENT:
+            several = len([at for at in float_arrays(self.case(Draw())) if at[0] in by["by"]]) > 1
+            for name in SAME_GRADIENT if several else SAME_GRADIENT[1:]:
                 check = getattr(gradients, name)
                 yield Property(name, check, "", MIXED, (GRADIENT,), by, "tiled")
             for name in EXTREME:
