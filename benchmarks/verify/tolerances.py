@@ -259,4 +259,5 @@ def assert_derivative(
     The tolerance is relative to the largest of them, or to ``least`` if that is larger.
     """
     relative = DIFFERENCES if dtype == "float64" else FLOAT32_GRADIENT
-    _assert_within(actual, expected, relative * max(scale(expected), least), what, dtype)
+    largest = scale([np.abs(expected).max(initial=0.0), least])
+    _assert_within(actual, expected, relative * largest, what, dtype)
