@@ -11,8 +11,10 @@ from reference.checks import requires
 from reference.equations import Decision, Erratum, equation
 from reference.primitives import Array, Mask, Parameters, linear, select, sigmoid, softmax
 
-Score = Callable[[Array, Array], Array | float]
-"""``score(h, state)``: the relevance of a state (d_s,) to the decoder's state h (d,)."""
+Score = Callable[[Array, Array], Array]
+"""``score(h, state)``: the relevance of a state (d_s,), or of each of (n, d_s), to the decoder's
+state h (d,).
+"""
 
 
 @equation(
@@ -73,7 +75,7 @@ def context_vector(alpha: Array, states: Array) -> Array:
 )
 def alignment_weights(h: Array, states: Array, score: Score) -> Array:
     """The attention weights (n,) of the decoder's h_{t-1} (d,) over the states (n, d_s)."""
-    return softmax(np.stack([score(h, h_i) for h_i in states], dtype=states.dtype))
+    return softmax(score(h, states))
 
 
 @equation(
@@ -83,8 +85,11 @@ def alignment_weights(h: Array, states: Array, score: Score) -> Array:
     r" \mathbf{h}_{t-1}^d \mathbf{W}_a \mathbf{h}_i^e",
 )
 def general_score(h: Array, h_i: Array, W_a: Array) -> Array:
-    """The general score () (Luong et al., 2015) of h (d,) and h_i (d_s,), with W_a (d, d_s)."""
-    score: Array = h @ W_a @ h_i
+    """The general score () (Luong et al., 2015) of h (d,) and h_i (d_s,), with W_a (d, d_s).
+
+    Of the states (n, d_s), all their scores (n,).
+    """
+    score: Array = h @ W_a @ h_i.T
     return score
 
 
@@ -103,18 +108,18 @@ def general_score(h: Array, h_i: Array, W_a: Array) -> Array:
 )
 def soft_attention(h: Array, s: Array, score: Score) -> Array:
     """The context (d_s,) of the local information vectors s (n, d_s) for h_{t-1} (d,)."""
-    weights = softmax(np.stack([score(h, s_i) for s_i in s], dtype=s.dtype))
-    z: Array = weights @ s
+    z: Array = softmax(score(h, s)) @ s
     return z
 
 
 def additive_score(h: Array, s_i: Array, parameters: Parameters) -> Array:
     """``w^T tanh(W_s s_i + W_h h + b)``, (): ARNet's multilayer perceptron (Bahdanau et al., 2015).
 
-    ``w`` and ``b`` are (d_a,), ``W_s`` (d_a, d_s), ``W_h`` (d_a, d).
+    ``w`` and ``b`` are (d_a,), ``W_s`` (d_a, d_s), ``W_h`` (d_a, d). Of the vectors s (n, d_s), all
+    their scores (n,).
     """
-    hidden = np.tanh(parameters["W_s"] @ s_i + parameters["W_h"] @ h + parameters["b"])
-    score: Array = parameters["w"] @ hidden
+    hidden = np.tanh(s_i @ parameters["W_s"].T + parameters["W_h"] @ h + parameters["b"])
+    score: Array = hidden @ parameters["w"]
     return score
 
 

@@ -7,11 +7,10 @@ deterministic; the property still fails.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -21,7 +20,8 @@ from benchmarks.verify import gradients, properties
 from benchmarks.verify.candidate import LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.cases import Array, Case, float_arrays, get, replaced, size
 from benchmarks.verify.draw import Draw, Pins
-from benchmarks.verify.operators.operator import FLOATS, Operator, Property
+from benchmarks.verify.large import large_cases
+from benchmarks.verify.operators.operator import Operator, Property
 from benchmarks.verify.properties import Function
 from benchmarks.verify.tolerances import OutOfToleranceError, recorded
 
@@ -34,20 +34,14 @@ SECONDS = 6.0
 CACHED = 4
 """Number of results that ``Attempt.oracle`` caches."""
 
-TILED = 33
-"""A size that is no multiple of tiles of 16 and 32."""
-
-EVEN = 128
-"""A size that is a multiple of tiles."""
-
-MODERATE = 200
-"""Maximum of a size in cases where all sizes are large."""
-
 LEAST = 5
 """Number of small cases, however long they take."""
 
 MANY = 25
 """Minimum number of small cases for several large ones."""
+
+NAMED = 20
+"""Number of small cases for the names of all sizes, if they are not tested."""
 
 REPEATING = (
     properties.strided,
@@ -187,19 +181,10 @@ def draws(
     large: bool = True,
     until: float = np.inf,
 ) -> Iterator[Draw]:
-    """The draws of a property's cases: small ones, and a few large ones.
+    """The draws of a property's cases: small ones, then large ones.
 
     Of the small ones half as many for checks that repeat calls, a quarter if of padded batches;
-    after the time ``until`` no more than ``LEAST``.
-
-    In one large case all sizes that can exceed ``TILED`` are ``TILED``; sizes with smaller maxima,
-    such as heads, and the batch size (up to ``TILED``) have their own cases. With ``MANY`` small
-    cases there is also a case with all sizes at their least large value, up to ``MODERATE``, one
-    for each size at its largest, and some properties have the operator's ``sizes``; with fewer
-    there is at most one of these. Properties that repeat calls on one case have few of them.
-    Properties of padded batches then have two of long sequences, with all flags off and on.
-    Properties of large cases alone have all large values, and larger batches. These, and those with
-    the operator's ``sizes``, have a case with sizes ``EVEN``.
+    none if all are large. After the time ``until`` no more than ``LEAST``.
     """
     seeds = np.random.default_rng([seed, *prop.name.encode()])
 
@@ -209,104 +194,18 @@ def draws(
     many = examples >= MANY
     if prop.check in REPEATING or "uses" in prop.settings:
         examples = -(-examples // (4 if prop.is_batched else 2))
-    only_large = prop.large == "all"
-    small = [draw({}) for _ in range(20 if only_large else examples)]
-    if only_large:
+    if prop.large == "all":
+        small = [draw({}) for _ in range(NAMED)]
         for one in small:
             operator.case(one)
     else:
+        small = [draw({}) for _ in range(examples)]
         for i, one in enumerate(small):
             if i >= LEAST and time.monotonic() > until:
                 break
             yield one
-    if not large or prop.large == "no":
-        return
-    sizes: dict[str, set[int]] = {}
-    for one in small:  # not every name is in every case
-        for name, values in one.large.items():
-            if values and name not in prop.pins:
-                sizes.setdefault(name, set()).update(values)
-    most = {name: max(values) for name, values in sorted(sizes.items())}
-    tiled = {name: TILED for name in most if most[name] > TILED and name != "B"}
-    few = {name: min(most[name], TILED) for name in most.keys() - tiled.keys()}
-    together: list[Pins] = [pins for pins in (tiled, few) if pins]
-    flags = small[0].flags - {"empty", "holes", *prop.pins}
-    longest = max((x for x in sizes.get(operator.lengths[0], ()) if x <= MODERATE), default=1)
-
-    mixed = isinstance(prop.pins.get("dtype"), tuple)
-    float64, float32 = ({"dtype": dtype} if mixed else {} for dtype in FLOATS)
-
-    def batch(B: int, length: int, **kinds: Any) -> Pins:
-        return {"B": B, **dict.fromkeys(operator.lengths, min(length, longest)), **kinds}
-
-    off, on = dict.fromkeys(flags, False), dict.fromkeys(flags, True)
-    even = {name: EVEN for name, value in most.items() if value >= EVEN}
-    if only_large:
-        together += [even] if even else []
-        if prop.is_batched:
-            together += [{**tiled, "B": 9}, batch(most["B"], longest), *operator.batches]
-        each = sorted((value, name) for name, values in sizes.items() for value in values)
-        one_large = [{**_kinds(name, small), name: value} for value, name in each]
-        yield from map(draw, [*together, *one_large, *operator.sizes])
-        return
-    # on the grid, large cases have exact zeros, which are kinks, and inputs without rounding errors
-    exact = "regime" in prop.pins or not prop.settings
-    pins: dict[str, Any] = {} if exact else {"regime": "off_grid"}
-    # infinite padding: in a product it cannot be hidden
-    pins |= {"padding": np.inf} if isinstance(prop.pins.get("padding"), tuple) else {}
-    if prop.large == "tiled":
-        # of a gradient the oracle gives the shape alone; steps of an LSTM are slow
-        is_gradient = "by" in prop.settings
-        even |= {"T": TILED} if "T" in even else {}
-        real = even if is_gradient else _unpinned(operator.sizes[:1], prop.pins)
-        if prop.is_batched:
-            of_tiles = [{**(even if is_gradient else tiled), "B": 9}]
-        else:
-            in_float32: Pins = {} if is_gradient else float32
-            of_tiles = [tiled, {**tiled, **real, **in_float32}]
-        yield from (draw({**pins, **of}) for of in of_tiles * many if of)
-        return
-    if prop.large == "batch":
-        # several: in 16 bits Psi is seldom decided for many tokens
-        several = [batch(9, TILED, **of) for of in (off, on)] + [{"B": 9}] * 4
-        yield from map(draw, several * many)
-        return
-    long: list[Pins] = []
-    if prop.is_batched:
-        long = [batch(operator.batch, EVEN, **off, **float64)]
-        long += [batch(9, longest, **on, **float32)]
-    if prop.large == "few":
-        largest = sorted(operator.sizes, key=_product)[-1:]
-        some = [tiled, *((long or largest or together) if many else ())]
-        yield from (draw({**pins, **of}) for of in some if of)
-        return
-    if "B" in few:  # the oracle runs each sequence separately: not with many heads
-        together.append({"B": few.pop("B")})
-    if many:
-        least = {name: min(values) for name, values in sizes.items() if min(values) <= MODERATE}
-        together += [least, *({**on, name: value} for name, value in most.items())]
-        together += long
-        together += [even, *operator.sizes] if prop.large == "one" else ()
-    elif prop.large == "one" and most:
-        name = [*most][int(seeds.integers(len(most)))]
-        having = next(one for one in small if name in one.chosen)
-        together.append({**having.chosen, name: most[name]})
-    yield from (draw({**pins, **of}) for of in together)
-
-
-def _product(sizes: Pins) -> int:
-    return prod(x for x in sizes.values() if isinstance(x, int))
-
-
-def _unpinned(sizes: Sequence[Pins], pinned: Pins) -> Pins:
-    """All ``sizes`` whose names are not in ``pinned``."""
-    return {name: x for of in sizes for name, x in of.items() if name not in pinned}
-
-
-def _kinds(name: str, draws: Sequence[Draw]) -> Pins:
-    """The choices for cases with the size ``name``, if not all have it."""
-    having = [one for one in draws if name in one.chosen]
-    return {} if len(having) == len(draws) else having[0].kinds
+    if large:
+        yield from map(draw, large_cases(prop, operator, small, many))
 
 
 class Outcome(NamedTuple):

@@ -31,8 +31,8 @@ MIDDLE_OUT = (
         "oracle: scores with the other sign",
         "(3) gives most weight to what scores least",
         "reference.attention:alignment_weights",
-        "score(h, h_i)",
-        "-score(h, h_i)",
+        "score(h, states)",
+        "-score(h, states)",
         ATTENTION,
     ),
     Fault(

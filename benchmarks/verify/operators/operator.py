@@ -78,10 +78,7 @@ class Property:
         pins: fixed sizes and choices of its cases, by name, see ``Draw``.
         needs: requirements on the candidate or its framework: TORCH, GRADIENT and so on.
         settings: keyword arguments of the check.
-        large: which large cases: "all", without small ones; "some", with small ones; "one", as
-            "some", but always one with a size at its largest; "few", one of several tiles and the
-            operator's ``sizes`` or long batches; "tiled", two of several tiles or, if
-            padded, one; "batch", a batch of long sequences; "no".
+        large: which large cases, see ``large``; "all" has no small ones, "no" no large ones.
     """
 
     name: str

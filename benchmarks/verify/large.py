@@ -1,0 +1,194 @@
+"""The large cases of a property: which of its sizes are large, and which together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from benchmarks.verify.draw import Draw, Pins
+from benchmarks.verify.operators.operator import FLOATS, Operator, Property
+
+TILED = 33
+"""A size that is no multiple of tiles of 16 and 32."""
+
+EVEN = 128
+"""A size that is a multiple of tiles."""
+
+MODERATE = 200
+"""Maximum of a size in cases where all sizes are large."""
+
+
+def large_cases(
+    prop: Property, operator: Operator, small: Sequence[Draw], many: bool
+) -> Iterator[Pins]:
+    """The pins of a property's large cases; its ``large`` names one of the functions below.
+
+    Args:
+        small: draws that have been used; not every name is in every case.
+        many: whether there are many small cases; else there are fewer large ones too.
+    """
+    if prop.large != "no":
+        sizes = Sizes(prop, operator, small)
+        always, cases = sizes.always, KINDS[prop.large](sizes, many)
+        yield from ({**always, **pins} for pins in cases if pins)
+
+
+class Sizes:
+    """The sizes of a property's cases that can be large, and groups of them.
+
+    Attributes:
+        values: the large values by name.
+        most: the largest of each.
+    """
+
+    def __init__(self, prop: Property, operator: Operator, small: Sequence[Draw]) -> None:
+        """See ``large_cases``."""
+        self.prop, self.operator, self.small = prop, operator, small
+        found: dict[str, set[int]] = {}
+        for one in small:
+            for name, values in one.large.items():
+                if values and name not in prop.pins:
+                    found.setdefault(name, set()).update(values)
+        self.values = {name: sorted(values) for name, values in sorted(found.items())}
+        self.most = {name: values[-1] for name, values in self.values.items()}
+        of_length = self.values.get(operator.lengths[0], [])
+        self.longest = max((x for x in of_length if x <= MODERATE), default=1)
+        flags = small[0].flags - {"empty", "holes", *prop.pins}
+        self.off, self.on = dict.fromkeys(flags, False), dict.fromkeys(flags, True)
+
+    @property
+    def always(self) -> Pins:
+        """The pins of all cases."""
+        prop = self.prop
+        if prop.large in ("all", "batch"):
+            return {}
+        # on the grid, large cases have exact zeros, which are kinks, and inputs without rounding
+        exact = "regime" in prop.pins or not prop.settings
+        pins: dict[str, Any] = {} if exact else {"regime": "off_grid"}
+        # infinite padding: in a product it cannot be hidden
+        return pins | ({"padding": np.inf} if isinstance(prop.pins.get("padding"), tuple) else {})
+
+    @cached_property
+    def tiled(self) -> dict[str, int]:
+        """Sizes of more than one tile together; not the batch size."""
+        return {name: TILED for name, x in self.most.items() if x > TILED and name != "B"}
+
+    @cached_property
+    def few(self) -> dict[str, int]:
+        """The others together: those with smaller maxima, such as heads, and the batch size."""
+        return {name: min(x, TILED) for name, x in self.most.items() if name not in self.tiled}
+
+    @cached_property
+    def even(self) -> dict[str, int]:
+        """Multiples of tiles together."""
+        return {name: EVEN for name, x in self.most.items() if x >= EVEN}
+
+    @cached_property
+    def least(self) -> dict[str, int]:
+        """Every size at its least large value together, up to ``MODERATE``."""
+        return {name: x[0] for name, x in self.values.items() if x[0] <= MODERATE}
+
+    def dtype(self, name: str) -> Pins:
+        """The pin of a dtype, if the property's cases have several."""
+        return {"dtype": name} if isinstance(self.prop.pins.get("dtype"), tuple) else {}
+
+    def batch(self, B: int, length: int, **kinds: Any) -> Pins:
+        """A batch of long sequences."""
+        lengths = dict.fromkeys(self.operator.lengths, min(length, self.longest))
+        return {"B": B, **lengths, **kinds}
+
+    def long_batches(self) -> list[Pins]:
+        """Two batches of long sequences, with all flags off and on."""
+        float64, float32 = map(self.dtype, FLOATS)
+        if not self.prop.is_batched:
+            return []
+        off = self.batch(self.operator.batch, EVEN, **self.off, **float64)
+        return [off, self.batch(9, self.longest, **self.on, **float32)]
+
+    def having(self, name: str) -> Pins:
+        """The kinds of a case that has the size ``name``; none if all have it."""
+        having = [one for one in self.small if name in one.chosen]
+        return {} if len(having) == len(self.small) else having[0].kinds
+
+
+def _all(of: Sizes, many: bool) -> Iterator[Pins]:
+    """Every group, every size at each large value, or with few cases its largest; large batches."""
+    operator = of.operator
+    yield from (of.tiled, of.few, of.even)
+    if of.prop.is_batched:
+        yield {**of.tiled, "B": 9}
+        yield of.batch(of.most["B"], of.longest)
+        yield from operator.batches
+    tested = of.values.items() if many else ((name, [x]) for name, x in of.most.items())
+    each = sorted((x, name) for name, values in tested for x in values)
+    yield from ({**of.having(name), name: x} for x, name in each)
+    yield from operator.sizes
+
+
+def _some(of: Sizes, many: bool) -> Iterator[Pins]:
+    """Sizes together; with many cases each at its largest, and long batches."""
+    yield of.tiled
+    yield {name: x for name, x in of.few.items() if name != "B"}
+    if "B" in of.few:  # the oracle runs each sequence separately: not with many heads
+        yield {"B": of.few["B"]}
+    if many:
+        yield of.least
+        yield from ({**of.on, name: x} for name, x in of.most.items())
+        yield from of.long_batches()
+
+
+def _one(of: Sizes, many: bool) -> Iterator[Pins]:
+    """As ``_some``, with multiples of tiles and real sizes too; always one size at its largest."""
+    yield from _some(of, many)
+    if many:
+        yield from (of.even, *of.operator.sizes)
+    elif of.most:
+        name = [*of.most][of.small[0].seed % len(of.most)]
+        having = next(one for one in of.small if name in one.chosen)
+        yield {**having.chosen, name: of.most[name]}
+
+
+def _few(of: Sizes, many: bool) -> Iterator[Pins]:
+    """Several tiles; with many cases also long batches, or the largest real sizes."""
+    yield of.tiled
+    if many:
+        largest = sorted(of.operator.sizes, key=_product)[-1:]
+        yield from of.long_batches() or largest or [of.few]
+
+
+def _tiled(of: Sizes, many: bool) -> Iterator[Pins]:
+    """With many cases, several tiles and real sizes, or one padded batch of several tiles."""
+    if not many:
+        return
+    # of a gradient the oracle gives the shape alone; steps of an LSTM are slow
+    is_gradient = "by" in of.prop.settings
+    even = of.even | ({"T": TILED} if "T" in of.even else {})
+    if of.prop.is_batched:
+        yield {**(even if is_gradient else of.tiled), "B": 9}
+        return
+    yield of.tiled
+    if is_gradient:
+        yield {**of.tiled, **even}
+    else:
+        first = (pair for sizes in of.operator.sizes[:1] for pair in sizes.items())
+        real = {name: x for name, x in first if name not in of.prop.pins}
+        yield {**of.tiled, **real, **of.dtype("float32")}
+
+
+def _batch(of: Sizes, many: bool) -> Iterator[Pins]:
+    """With many cases, several batches: in 16 bits Psi is seldom decided for many tokens."""
+    if many:
+        yield from (of.batch(9, TILED, **flags) for flags in (of.off, of.on))
+        yield from [{"B": 9}] * 4
+
+
+KINDS = {"all": _all, "some": _some, "one": _one, "few": _few, "tiled": _tiled, "batch": _batch}
+"""By a property's ``large``."""
+
+
+def _product(sizes: Pins) -> int:
+    return prod(x for x in sizes.values() if isinstance(x, int))
