@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,8 @@ def reconstructed(h_prime: Array, fc: Parameters) -> Array:
 @equation("arnet", 7, r"\mathcal{L}_{AR}^t = \| h_{t-1} - \hat{h}_{t-1} \|_2^2", notes=[STEPS])
 def reconstruction_error(h: Array, h_hat: Array) -> float:
     """The squared Euclidean distance between h_{t-1} and h^_{t-1}, both (d,)."""
-    return float(sum((h - h_hat) ** 2))
+    error: float = np.sum((h - h_hat) ** 2)
+    return error
 
 
 def reconstruction_errors(h: Sequence[Array] | Array, parameters: Parameters) -> Array:
@@ -64,7 +66,7 @@ def reconstruction_errors(h: Sequence[Array] | Array, parameters: Parameters) ->
         state = reconstructor(h_t, state, T)
         if t > 0:
             errors.append(reconstruction_error(h[t - 1], reconstructed(state.h, fc)))
-    return np.array(errors)
+    return np.stack(errors) if errors else np.zeros(0)
 
 
 @equation(
@@ -73,7 +75,7 @@ def reconstruction_errors(h: Sequence[Array] | Array, parameters: Parameters) ->
 @requires(lambda lambda_: 0 <= lambda_ < float("inf"), "lambda is {lambda_}, expected at least 0")
 def joint_loss(L_NLL: float, L_AR: Sequence[float] | Array, lambda_: float) -> float:
     """The fine-tuning objective."""
-    return float(L_NLL + lambda_ * sum(L_AR))
+    return float(L_NLL + lambda_ * np.sum(L_AR))
 
 
 @equation("arnet", 10, r"d(h_1, h_2) = 1 - \frac{h_1^T h_2}{\|h_1\| \|h_2\|}")
@@ -82,7 +84,9 @@ def joint_loss(L_NLL: float, L_AR: Sequence[float] | Array, lambda_: float) -> f
 )
 def cosine_distance(h_1: Array, h_2: Array) -> float:
     """One minus the cosine of the angle between two states (d,), 0 to 2."""
-    return float(1 - h_1 @ h_2 / (np.linalg.norm(h_1) * np.linalg.norm(h_2)))
+    cosine: Any = h_1 @ h_2 / (np.linalg.norm(h_1) * np.linalg.norm(h_2))
+    d: float = 1 - cosine
+    return d
 
 
 @equation(
@@ -101,7 +105,7 @@ def mean_centroid_distance(U: Array, V: Array) -> float:
     of the last step.
     """
     N = len(U)
-    return cosine_distance(np.sum(U, axis=0) / N, np.sum(V, axis=0) / N)
+    return float(cosine_distance(np.sum(U, axis=0) / N, np.sum(V, axis=0) / N))
 
 
 @equation(
@@ -117,4 +121,5 @@ def mean_centroid_distance(U: Array, V: Array) -> float:
 def point_wise_distance(U: Array, V: Array) -> float:
     """The mean cosine distance of an image's two states, see ``mean_centroid_distance``."""
     N = len(U)
-    return sum(cosine_distance(u, v) for u, v in zip(U, V, strict=True)) / N
+    d = np.stack([cosine_distance(u, v) for u, v in zip(U, V, strict=True)])
+    return float(np.sum(d) / N)

@@ -76,14 +76,14 @@ def most_likely(
 )
 def sentence_log_probability(log_p: Array, S: Sequence[int]) -> float:
     """log p(S | I) of the words S_0 ... S_N; row t of log_p (N + 1, V) is for S_t."""
-    return float(sum(log_p[t, S_t] for t, S_t in enumerate(S)))
+    return float(log_p[range(len(S)), S].sum())
 
 
 @equation("lstm_readonly", 15, r"L(I, S) = -\sum_{t=1}^N \log p(S_t)", notes=[START_WORD])
 def sentence_loss(log_p: Array, S: Sequence[int]) -> float:
     """The loss of the words S_1 ... S_N; row t of log_p (N + 1, V) is for S_t, as in (2)."""
     N = len(S) - 1
-    return float(-sum(log_p[t, S[t]] for t in range(1, N + 1)))
+    return float(-log_p[range(1, N + 1), S[1:]].sum())
 
 
 @equation(

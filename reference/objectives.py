@@ -27,7 +27,7 @@ Baseline = Literal["leave_one_out", "printed"]
 )
 def cross_entropy(log_p: Array, y_star: Sequence[int]) -> float:
     """The cross-entropy of T ground-truth words; row t of log_p (T, V) reads the words before t."""
-    return float(-sum(log_p[t, y_t] for t, y_t in enumerate(y_star)))
+    return float(-log_p[range(len(y_star)), y_star].sum())
 
 
 @equation(
@@ -53,7 +53,7 @@ def negative_log_likelihood(log_p: Array, y: Sequence[int]) -> float:
 
     log_p (N - 1, V) has a row for each of y_2 ... y_N.
     """
-    return float(-sum(log_p_t[y_t] for log_p_t, y_t in zip(log_p, y[1:], strict=True)))
+    return float(-log_p[range(len(log_p)), y[1:]].sum())
 
 
 def smoothed_cross_entropy(
@@ -64,16 +64,14 @@ def smoothed_cross_entropy(
     Each caption has log_p (T, V) and T ground-truth words. The target distribution is 1 - epsilon
     on the ground truth and epsilon / (V - 1) on each other word, 0 <= epsilon < 1.
     """
-    L, words = 0.0, 0
+    losses = []
     for log_p, y_star in zip(log_ps, y_stars, strict=True):
-        V = log_p.shape[1]
-        for t, word in enumerate(y_star):
-            for v in range(V):
-                target = 1 - epsilon if v == word else epsilon / max(V - 1, 1)
-                if target > 0:  # the limit of 0 log p, p -> 0
-                    L -= target * log_p[t, v]
-            words += 1
-    return float(L / words)
+        for log_p_t, word in zip(log_p, y_star, strict=True):
+            target = np.full_like(log_p_t, epsilon / max(len(log_p_t) - 1, 1))
+            target[word] = 1 - epsilon
+            some = target > 0  # the limit of 0 log p, p -> 0
+            losses.append(-np.sum(target[some] * log_p_t[some]))
+    return float(np.mean(np.stack(losses)))
 
 
 @equation(
@@ -83,7 +81,8 @@ def smoothed_cross_entropy(
 )
 def self_critical(log_p: Array, r: float, b: float) -> float:
     """The loss of one sampled caption: reward r, log-probabilities log_p (T,) of its words."""
-    return float(-(r - b) * np.sum(log_p))
+    loss: float = -(r - b) * log_p.sum()
+    return loss
 
 
 @equation(

@@ -70,7 +70,7 @@ def gradient_descent(theta_old: Array, gradients: Array, alpha: float) -> Array:
 @requires(lambda threshold: threshold > 0, "threshold is {threshold}, expected above 0")
 def clip_gradients(g: Sequence[Array], threshold: float) -> list[Array]:
     """The gradients of all parameters, scaled to ``threshold`` if their joint norm reaches it."""
-    norm = math.sqrt(sum(float((part**2).sum()) for part in g))
+    norm = np.sqrt(sum((part**2).sum() for part in g))
     if norm >= threshold:
         return [threshold / norm * part for part in g]
     return [*g]

@@ -58,8 +58,8 @@ RECURRENT = (
         "oracle: start word in the loss",
         "the read-only paper's (15) sums from t = 0, as (2) does",
         "reference.neural_image_caption:sentence_loss",
-        "range(1, N + 1)",
-        "range(N + 1)",
+        "range(1, N + 1), S[1:]",
+        "range(N + 1), S",
         "test_oracle_neural_image_caption.py::"
         "test_the_loss_leaves_out_the_start_word_that_the_chain_rule_has",
     ),
@@ -67,8 +67,8 @@ RECURRENT = (
         "oracle: length N",
         "the last word, S_N, is left out of the sentence, as in the read-only paper's text",
         "reference.neural_image_caption:sentence_log_probability",
-        "enumerate(S)",
-        "enumerate(S[:-1])",
+        "range(len(S)), S",
+        "range(len(S) - 1), S[:-1]",
         "test_oracle_neural_image_caption.py::"
         "test_the_probabilities_of_all_sentences_of_a_length_sum_to_one",
     ),

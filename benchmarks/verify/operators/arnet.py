@@ -44,7 +44,7 @@ def _modes(draw: Draw) -> Case:
 
 def reconstruction_loss(H: Array, parameters: Parameters) -> float:
     """The sum of the oracle's reconstruction errors."""
-    return float(sum(auto_reconstructor.reconstruction_errors(H, parameters)))
+    return float(np.sum(auto_reconstructor.reconstruction_errors(H, parameters)))
 
 
 def joint_loss(

@@ -141,7 +141,7 @@ def middle_out_loss(left: Integers, middle: int, right: Integers, *rest: Any) ->
     """The oracle's negative log-likelihood of the words of both halves."""
     log_p = middle_out_captioner(left, middle, right, *rest)
     words = np.concatenate([left, right])
-    return float(-sum(log_p[t, word] for t, word in enumerate(words)))
+    return float(-log_p[range(len(words)), words].sum())
 
 
 CAPTION = (

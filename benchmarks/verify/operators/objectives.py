@@ -84,7 +84,7 @@ def self_critical(
         for image in zip(log_probs, mask, rewards, strict=True)
         for log_p, valid, r, b in zip(*image, objectives.baselines(image[2], baseline), strict=True)
     ]
-    return float(np.mean(losses))
+    return float(np.mean(np.stack(losses)))
 
 
 LONG = ({"N": 40, "V": 10000},)
