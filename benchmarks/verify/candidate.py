@@ -300,7 +300,8 @@ class Candidate(BaseCandidate):
             kind = type(error).__name__
             said = ""
             with suppress(Exception):
-                said = " / ".join(str(error).strip().splitlines()[:3])
+                said = " / ".join(str(error).strip().splitlines()[:3])[:1000]
+                said = said.encode(errors="backslashreplace").decode()
             full = isinstance(error, MemoryError) or re.search(r"(allocate|out of) memory", said)
             raise CandidateError(
                 f"raised {kind}{said and f': {said}'}", MEMORY_LIMIT if full else kind

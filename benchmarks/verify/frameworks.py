@@ -1,9 +1,10 @@
 """Convert NumPy arrays to a candidate's framework (NumPy, PyTorch or JAX) and back.
 
 ``layout`` is the memory layout: "plain" (contiguous), "broadcast" (stride zero along each axis on
-which all entries are equal), or one of ``NON_CONTIGUOUS``: "strided" (every second entry of a
-larger array), "columns" (the first entries of each row of a larger array) or "transposed" (strides
-in reverse order); or plain within one of PyTorch's modes without gradients, ``INFERENCE``.
+which all entries are equal), or one of ``VIEWS``: "strided" (every second entry of a larger array),
+"columns" (the last entries of each row of a larger array), "transposed" (strides in reverse order)
+or "offset" (contiguous, from the second entry of a larger array on, so not aligned); or plain
+within one of PyTorch's modes without gradients, ``INFERENCE``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from benchmarks.errors import InputError
 from benchmarks.verify.cases import Place, get, replaced
 from benchmarks.verify.originals import np, torch_originals
 
-NON_CONTIGUOUS = ("strided", "columns", "transposed")
+VIEWS = ("strided", "columns", "transposed", "offset")
 INFERENCE = ("no_grad", "inference_mode")
 
 
@@ -47,12 +48,15 @@ class NumPy:
         """Convert a NumPy array, also a 16-bit one; without ``copy`` only if needed."""
         if layout == "broadcast":
             return np.broadcast_to(array[_distinct(array)].copy(), array.shape)
-        if layout in NON_CONTIGUOUS and array.ndim:
+        if layout in VIEWS and array.ndim:
             if layout == "transposed":
                 return array.T.copy().T
             *rows, d = array.shape
-            given = np.zeros((*rows, 2 * d), array.dtype)
-            given = given[..., ::2] if layout == "strided" else given[..., :d]
+            given = np.ones((*rows, 2 * d), array.dtype)
+            if layout == "offset":
+                given = given.ravel()[1 : array.size + 1].reshape(array.shape)
+            else:
+                given = given[..., ::2] if layout == "strided" else given[..., d:]
             given[...] = array
             return given
         return np.array(array) if copy else array
@@ -122,11 +126,15 @@ class Torch(NumPy):
         if layout == "broadcast":
             return tensor[_distinct(array)].clone().to(self.device).expand(tensor.shape)
         tensor = tensor.to(self.device)
-        if layout in NON_CONTIGUOUS and tensor.ndim:
+        if layout in VIEWS and tensor.ndim:
+            other = torch.ones_like(tensor)
             if layout == "strided":
-                return torch.stack([tensor, tensor], -1).flatten(-2)[..., ::2]
+                return torch.stack([tensor, other], -1).flatten(-2)[..., ::2]
             if layout == "columns":
-                return torch.cat([tensor, tensor], -1)[..., : tensor.shape[-1]]
+                return torch.cat([other, tensor], -1)[..., tensor.shape[-1] :]
+            if layout == "offset":
+                larger = torch.cat([other.flatten()[:1], tensor.flatten()])
+                return larger[1:].view(tensor.shape)
             axes = tuple(reversed(range(tensor.ndim)))
             return tensor.permute(axes).contiguous().permute(axes)
         return tensor

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from benchmarks.verify.cases import (
     rounded,
     size,
 )
-from benchmarks.verify.frameworks import NON_CONTIGUOUS
+from benchmarks.verify.frameworks import VIEWS
 from benchmarks.verify.properties import Function, UndecidedError, reversed_arrays
 from benchmarks.verify.tolerances import (
     CHANGES,
@@ -41,6 +42,9 @@ from benchmarks.verify.tolerances import (
 )
 from reference.primitives import Array
 
+Directions = dict[Place, Array]
+"""By place, of which the arrays move."""
+
 SMALL, FEW = 4000, 12
 """Entries of a case with gradients by single arrays, and how many of these."""
 
@@ -55,15 +59,16 @@ def gradient(
 ) -> None:
     """The gradient equals central differences of the oracle, and does not change the output."""
     dtype, exact = dtype_of(case), rounded(case, "float64")
-    expected = uses * differences(oracle, exact, by)
-    found, output = derivative(candidate, oracle, case, by, uses)
+    along = directions(oracle, exact, by)
+    expected = uses * differences(oracle, exact, along)
+    found, output = derivative(candidate, oracle, case, along, uses)
     # in float32, a derivative whose terms cancel has the rounding errors of these terms
     least = 0.0 if dtype == "float64" else scale(oracle(*exact))
 
     def measured(case: Case, upstream: Array) -> Array:
-        return np.array(derivative(candidate, oracle, case, by, uses, upstream)[0])
+        return np.array(derivative(candidate, oracle, case, along, uses, upstream)[0])
 
-    with decidable(oracle, case, measured, by):
+    with decidable(oracle, case, measured, along):
         assert_derivative(found, expected, "gradient", dtype, least)
     assert_derivative(output, candidate(*case), "output with a gradient", dtype)
 
@@ -85,9 +90,9 @@ def gradient_of_some(
 def gradient_strided(
     candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
 ) -> None:
-    """Non-contiguous arrays and upstream gradients, or one expanded row, give the same gradient."""
+    """Views as arrays and upstream gradients, or one expanded row, give the same gradient."""
     places = [place for place in float_arrays(case) if place[0] in by]
-    layouts = ({"layout": layout} for layout in NON_CONTIGUOUS)
+    layouts = ({"layout": layout} for layout in VIEWS)
     assert_same_gradients(candidate, oracle, case, places, *layouts)
     first = get(case, places[0])
     expanded = replaced(case, {places[0]: np.broadcast_to(first[:1], first.shape).copy()})
@@ -195,12 +200,13 @@ def gradient_in_regime(
     candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
 ) -> None:
     """The gradient is finite, and equals central differences where these are accurate."""
-    found, _ = derivative(candidate, oracle, case, by)
+    along = directions(oracle, case, by)
+    found, _ = derivative(candidate, oracle, case, along)
     assert np.isfinite(found), "the gradient is not finite"
     # the derivative of a saturated gate has the absolute rounding error of 1
     least = max(1.0, scale(oracle(*case)))
     with suppress(UndecidedError):
-        assert_derivative(found, differences(oracle, case, by), "gradient", least=least)
+        assert_derivative(found, differences(oracle, case, along), "gradient", least=least)
 
 
 def gradient_float32(
@@ -215,7 +221,7 @@ def gradient_float32(
     found, expected = measured(low, weights), measured(exact, weights)
     if np.abs(expected).max(initial=0.0) < FLOAT32_GRADIENT * scale(output):
         raise UndecidedError  # the terms of the derivatives cancel
-    with decidable(oracle, low, measured, by):
+    with decidable(oracle, low, measured, directions(oracle, exact, by)):
         assert_derivative(found, expected, "gradient", dtype)
 
 
@@ -239,14 +245,14 @@ def decidable(
     oracle: Function,
     case: Case,
     measured: Callable[[Case, Array], Array],
-    by: Sequence[int] = (),
+    along: Directions | None = None,
 ) -> Iterator[None]:
     """Accept a failure of the block only if rounding errors cannot explain it.
 
     A gradient has the rounding errors of its terms, which may cancel, and of its arguments, to
     which it may be sensitive. Both are ``measured`` in float64: with other signs of the upstream
-    gradient, and with perturbed arguments. Central differences ``by`` arguments in float64 have
-    only the first, but must not straddle a kink of ReLU.
+    gradient, and with perturbed arguments. Central differences ``along`` directions in float64
+    have only the first, but must not straddle a kink of ReLU.
 
     Raises:
         UndecidedError: a kink of ReLU is too near, or rounding errors are larger than the error.
@@ -255,8 +261,8 @@ def decidable(
         yield
     except OutOfToleranceError as failure:
         exact, dtype = rounded(case, "float64"), dtype_of(case)
-        if by:
-            differences(oracle, exact, by)
+        if along:
+            differences(oracle, exact, along)
             if dtype == "float64":
                 raise
         relative = DIFFERENCES if dtype == "float64" else FLOAT32_GRADIENT
@@ -277,21 +283,35 @@ def decidable(
 # directional derivatives
 
 
-def direction(shape: tuple[int, ...], phase: int = 0) -> Array:
-    """A fixed direction for derivatives, and for the weights of outputs."""
-    return np.cos(1.0 + phase + np.arange(np.prod(shape, dtype=int))).reshape(shape)
+def direction(shape: tuple[int, ...]) -> Array:
+    """Fixed weights of outputs, their upstream gradient."""
+    return np.cos(1.0 + np.arange(np.prod(shape, dtype=int))).reshape(shape)
 
 
-def differences(oracle: Function, case: Case, by: Sequence[int]) -> float:
+def directions(oracle: Function, case: Case, by: Sequence[int]) -> Directions:
+    """Random directions of the arrays of arguments ``by``.
+
+    They are seeded by the oracle's output, bit by bit, which a candidate does not see: a gradient
+    that is right along these directions alone would pass.
+    """
+    random = np.random.default_rng(crc32(np.asarray(oracle(*case)).tobytes()))
+    places = [place for place in float_arrays(case) if place[0] in by]
+    shapes = {place: get(case, place).shape for place in places}
+    return {
+        place: random.choice((-1.0, 1.0), shape) * random.uniform(0.5, 1, shape)
+        for place, shape in shapes.items()
+    }
+
+
+def differences(oracle: Function, case: Case, along: Directions) -> float:
     """The directional derivative of the weighted sum of outputs, by central differences.
 
-    All arrays of the arguments ``by`` move at once, each along its own direction, so that an error
-    in any of their gradients shows.
+    All arrays move at once, each along its own direction, so that an error in any of their
+    gradients shows.
 
     Raises:
         UndecidedError: a kink of ReLU is too near.
     """
-    along = _directions(case, by)
 
     def moved(step: float) -> Array:
         arrays = {place: get(case, place) + step * array for place, array in along.items()}
@@ -339,20 +359,13 @@ def derivative(
     candidate: BaseCandidate,
     oracle: Function,
     case: Case,
-    by: Sequence[int],
+    along: Directions,
     uses: int = 1,
     upstream: Array | None = None,
 ) -> tuple[float, Any]:
     """The derivative of ``differences``, by the candidate's gradient, and its output."""
-    along = _directions(case, by)
     if upstream is None:
         upstream = direction(np.shape(oracle(*case)))
     found, output = candidate.gradient(case, upstream, list(along), uses=uses)
     total = sum((x * to).sum() for x, to in zip(found, along.values(), strict=True))
     return float(total), output
-
-
-def _directions(case: Case, by: Sequence[int]) -> dict[Place, Array]:
-    """The directions of the moving arrays, see ``differences``."""
-    places = [place for place in float_arrays(case) if place[0] in by]
-    return {place: direction(get(case, place).shape, i) for i, place in enumerate(places)}

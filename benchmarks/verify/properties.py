@@ -21,7 +21,7 @@ from benchmarks.verify.cases import (
     mapped,
     rounded,
 )
-from benchmarks.verify.frameworks import INFERENCE, NON_CONTIGUOUS
+from benchmarks.verify.frameworks import INFERENCE, VIEWS
 from benchmarks.verify.precision import case_limit
 from benchmarks.verify.tolerances import (
     OutOfToleranceError,
@@ -83,14 +83,14 @@ def gated(candidate: BaseCandidate, oracle: Function, case: Case, *, of: Sequenc
 
 
 def strided(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
-    """Non-contiguous arrays give the same result."""
-    for layout in NON_CONTIGUOUS:
+    """Arrays that are not contiguous, or not aligned, give the same result."""
+    for layout in VIEWS:
         assert_equals_oracle(candidate(*case, layout=layout), oracle, case, limit)
 
 
 def every_layout(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
-    """The result equals the oracle's, of contiguous arrays and of others."""
-    for layout in ("plain", *NON_CONTIGUOUS):
+    """The result equals the oracle's, of contiguous arrays and of views."""
+    for layout in ("plain", *VIEWS):
         assert_equals_oracle(candidate(*case, layout=layout), oracle, case, limit)
 
 

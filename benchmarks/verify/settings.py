@@ -23,13 +23,14 @@ SETTINGS = (
     "the seeds of PyTorch, NumPy and Python (two calls that leave one state), PyTorch's default "
     "dtype and device, number of threads, precision of float32 products, gradient, inference, "
     "autocast, deterministic and anomaly modes; NumPy's treatment of errors, the flushing of "
-    "subnormal numbers, filters of all of Python's warnings of a kind, the recursion limit, "
-    "garbage collection, environment variables that are set, the working directory"
+    "subnormal numbers and the direction of rounding, filters of all of Python's warnings of a "
+    "kind, the recursion limit, garbage collection, environment variables that are set, the "
+    "working directory"
 )
 """A description for users."""
 
 
-LEAST = sys.float_info.min
+LEAST, BELOW_EPSILON = sys.float_info.min, sys.float_info.epsilon / 8
 
 GENERATORS: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
     "numpy": (random_sample, get_state),
@@ -83,6 +84,7 @@ def settings_reader() -> Callable[[], dict[str, Any]]:
         "gc.isenabled()": isenabled,
         "sys.getrecursionlimit()": lambda: get_limit() in limits,
         "flushing of subnormal numbers": lambda: LEAST / 2 == 0,
+        "direction of rounding": lambda: (1 + BELOW_EPSILON, 1 - BELOW_EPSILON),
     }
     if "torch" in sys.modules:
         torch = torch_originals()

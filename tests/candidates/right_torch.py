@@ -142,20 +142,24 @@ def reduced(outputs, p, reduction):
     return layer_norm(x, part(p, "norm"))
 
 
+def layers(parameters, of):
+    found = {int(key.split(".")[2]) for key in parameters if key.startswith(f"{of}.layers.")}
+    return [part(parameters, f"{of}.layers.{i}") for i in sorted(found)]
+
+
 def captioner(features, tokens, parameters, encoder, decoder, num_heads, first, second):
     p = parameters
-    layers = sorted({int(key.split(".")[2]) for key in p if key.startswith("encoder.layers")})
     x, outputs = linear(features[None], p, "input"), []
     lengths = torch.tensor([len(features)])
-    for i in layers:
-        x = encoder_layer(x, part(p, f"encoder.layers.{i}"), encoder, num_heads, lengths)
+    for layer in layers(p, "encoder"):
+        x = encoder_layer(x, layer, encoder, num_heads, lengths)
         outputs.append(x)
     memory = reduced(outputs, part(p, "encoder"), first)
     embedding = p["embedding.weight"]
     y = embedding[tokens] * embedding.shape[1] ** 0.5 + p["positions.weight"][: len(tokens)]
     y, outputs = y[None], []
-    for i in layers:
-        y = decoder_layer(y, memory, part(p, f"decoder.layers.{i}"), decoder, num_heads, lengths)
+    for layer in layers(p, "decoder"):
+        y = decoder_layer(y, memory, layer, decoder, num_heads, lengths)
         outputs.append(y)
     scores = linear(reduced(outputs, part(p, "decoder"), second), p, "vocabulary")
     return scores[0].log_softmax(-1)

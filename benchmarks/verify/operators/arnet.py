@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators.objectives import FINITE, UNLIKELY, draw_log_probs
-from benchmarks.verify.operators.operator import Operator
+from benchmarks.verify.operators.operator import UNEVEN, Operator
 from benchmarks.verify.operators.recurrent import GATES, ZEROS, channels, gates, steepen
 from reference import auto_reconstructor, objectives
 from reference.primitives import Integers, Parameters
@@ -19,7 +19,7 @@ SUM = "The sum is over t = 2 ... T: each state but the last is reconstructed fro
 
 def _states(draw: Draw) -> tuple[Array, dict[str, Array]]:
     """Hidden states and the auto-reconstructor's parameters."""
-    d, d_own = channels(draw), draw.size("d_own", 4, large=(40, 130))
+    d, d_own = channels(draw), draw.size("d_own", 4, large=(40, 130, UNEVEN))
     large = draw.regime == "huge" and draw.flag("large_H")
     H = (4096 if large else 1) * draw.array(draw.size("T", 5, large=(17, 33, 40, 144, 200)), d)
     parameters = gates(draw, d_own, d, "lstm.") | draw.linear("fc", d, d_own)
@@ -65,7 +65,7 @@ MANY_IMAGES = ({"N": 992, "d": 40},)
 
 MODE_CASES: dict[str, tuple[dict[str, Any], str]] = {
     "one_image": ({"N": 1}, "a single image"),
-    "small": ({"magnitude": 2.0**-10}, "states near zero"),
+    "small": ({"magnitude": 2.0**-20}, "states near zero"),
 }
 
 MODES = "U, V: (N, d), the last hidden state of N images in training and in inference mode."

@@ -46,9 +46,11 @@ LARGE: tuple[Pins, ...] = (
     {"V": 40, "max_length": 5, "beam_size": 8, "num_return": 8},
     {"V": 10_000, "max_length": 3, "beam_size": 8, "num_return": 8, "log_probs": "sorted"},
 )
+TIED: Pins = {"V": 10_000, "max_length": 3, "beam_size": 3, "num_return": 3, "log_probs": "ties"}
 LONG_CAPTION: Pins = {"max_length": 40, "long_captions": True, "log_probs": "distinct"}
 LONG = (
     *LARGE,
+    TIED,
     LONG_CAPTION,
     {"V": 40, "max_length": 20, "beam_size": 5, "long_captions": True},
 )
@@ -115,10 +117,12 @@ def _halves(draw: Draw) -> Case:
 
 
 def _uniforms(draw: Draw, count: int) -> tuple[float, ...]:
-    """Odd multiples of 2^-13, at which no two equally likely words meet; one may be 0."""
+    """Odd multiples of 2^-13, at which no two equally likely words meet; one may be 0 or near 1."""
     uniforms = (2 * draw.random.integers(0, 2**12, count) + 1) / 2**13
     if draw.flag("zero"):
         uniforms[draw.random.integers(count)] = 0
+    if draw.flag("near_1"):  # which is 1 in float32
+        uniforms[draw.random.integers(count)] = 1 - 2.0**-30
     return tuple(uniforms.tolist())
 
 
@@ -213,7 +217,7 @@ OPERATORS = (
             "ties": ({"log_probs": "ties"}, "equal words"),
             "unlikely_words": SPECIAL["unlikely_words"],
         },
-        sizes=({**LARGE[0], "max_length": 10}, LONG_CAPTION),
+        sizes=({**LARGE[0], "max_length": 10}, LONG_CAPTION, TIED),
     ),
     _search(
         "sample",
@@ -253,7 +257,7 @@ OPERATORS = (
         "beam_search",
         BEAM,
         "next_log_probs(tokens) -> (V,) gives the log-probabilities of the word after a tuple of "
-        "tokens. max_length counts the start token.",
+        "tokens. max_length, at least 2, counts the start token.",
         beam_search,
         _beam_searches,
         DIFFER,
@@ -276,7 +280,7 @@ OPERATORS = (
         ENDS,
         equations={"lstm_readonly": ("beam search",)},
         special=SPECIAL,
-        sizes=(LARGE[0], LARGE[-1], LONG_CAPTION),
+        sizes=(LARGE[0], LARGE[-1], LONG_CAPTION, TIED),
     ),
     _search(
         "grid_beam_search",
@@ -300,8 +304,8 @@ OPERATORS = (
         ("next_log_probs", "middle", *BEAM[2:]),
         "Beam search from the middle word outwards. next_log_probs(left, right, side) -> (V,) "
         "gives the log-probabilities of the next word of a side, left or right; left and right are "
-        "tuples of tokens from the middle outwards, the middle first in both. max_length counts "
-        "the words of one half and the middle.",
+        "tuples of tokens from the middle outwards, the middle first in both. max_length, at "
+        "least 2, counts the words of one half and the middle.",
         middle_out_beam_search,
         _halves,
         "The sides take turns, left first; a hypothesis whose side has ended goes on unchanged.",
@@ -309,6 +313,6 @@ OPERATORS = (
         f"middle and ends included. {TIES}",
         "Tokens come from left to right, ends included; best score first.",
         special=SPECIAL,
-        sizes=(*LARGE, {"max_length": 20, "long_captions": True, "log_probs": "distinct"}),
+        sizes=(*LARGE, TIED, {"max_length": 20, "long_captions": True, "log_probs": "distinct"}),
     ),
 )

@@ -22,13 +22,15 @@ SMOOTHED = (
 CLOSEST = "The brevity penalty takes the reference of the closest length, the shorter of two."
 BIGRAMS = "The length in the penalty counts bigrams, as the published scorer does."
 
+AS_GIVEN = "Words are compared as they are: capitals and punctuation count."
+
 COUNTS = (
     "A term frequency is a count, not divided by the number of n-grams. An n-gram of no reference "
     "counts as if one image had it."
 )
 
-WORDS = list(islice(("".join(x) for n in count(1) for x in product("abA", repeat=n)), 10_000))
-"""Words with common prefixes, which differ in capitals too, the shortest first."""
+WORDS = list(islice(("".join(x) for n in count(1) for x in product("aA.", repeat=n)), 10_000))
+"""Words with common prefixes, which differ in capitals and points too, the shortest first."""
 
 
 def _caption(draw: Draw, vocabulary: Sequence[str], least: int, most: int) -> list[str]:
@@ -125,6 +127,7 @@ OPERATORS = (
         "n = 1 to 4, sigma 6; document frequencies are those of the references given.",
         BIGRAMS,
         COUNTS,
+        AS_GIVEN,
     ),
     _metric(
         "bleu",
@@ -133,6 +136,7 @@ OPERATORS = (
         "BLEU-1 to BLEU-4 of the corpus, 0 to 1.",
         SMOOTHED,
         CLOSEST,
+        AS_GIVEN,
         compare=properties.same_bleu,
     ),
     _metric(
@@ -143,6 +147,7 @@ OPERATORS = (
         "beta is 1.2; precision and recall are each the best over the image's references.",
         "A caption without words counts as one empty word: score 1 against a reference without "
         "words, else 0.",
+        AS_GIVEN,
     ),
     Operator(
         "self_bleu",
@@ -152,7 +157,7 @@ OPERATORS = (
         "caption's BLEU with all the others as its references.",
         metrics.self_bleu,
         _sets,
-        conventions=(SMOOTHED, CLOSEST),
+        conventions=(SMOOTHED, CLOSEST, AS_GIVEN),
         special={**REPEATED, **ALL_FULL, **SOME_EMPTY},
         compare=properties.same_self_bleu,
     ),
@@ -170,6 +175,7 @@ OPERATORS = (
             "change.",
             BIGRAMS,
             COUNTS,
+            AS_GIVEN,
         ),
         special={**ONE, **REPEATED},
         sizes=WIDE,

@@ -10,7 +10,7 @@ from benchmarks.verify import gradients
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.operators.attention import WEIGHTS
-from benchmarks.verify.operators.operator import GRADIENT, Operator, Property
+from benchmarks.verify.operators.operator import GRADIENT, UNEVEN, Operator, Property
 from benchmarks.verify.operators.recurrent import GATES, gates, memory_cell
 from reference import denoising, metrics, middle_out
 from reference.middle_out import SelfAttention
@@ -26,8 +26,8 @@ ORDER = (
 
 def _sizes(draw: Draw) -> tuple[int, int, int]:
     """(d, d_c, d_e)."""
-    d, d_c = draw.size("d", 4, large=(40, 130)), draw.size("d_c", 4, large=(40, 130))
-    return d, d_c, draw.size("d_e", 4, large=(40, 130))
+    d, d_c, d_e = (draw.size(name, 4, large=(40, 130, UNEVEN)) for name in ("d", "d_c", "d_e"))
+    return d, d_c, d_e
 
 
 def _decoder(

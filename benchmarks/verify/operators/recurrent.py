@@ -70,13 +70,17 @@ def memory_cell(draw: Draw, d: int) -> Array:
 
 
 def _sequence(draw: Draw, d: int) -> tuple[Array, dict[str, Array]]:
-    d_x = draw.size("d_x", 4, large=(40, 130))
-    return lasting(draw, draw.inputs(_steps(draw), d_x)), gates(draw, d, d_x)
+    d_x = draw.size("d_x", 4, large=(40, 130, UNEVEN))
+    X, parameters = lasting(draw, draw.inputs(_steps(draw), d_x)), gates(draw, d, d_x)
+    parameters["weight"][:, :d_x] *= _steep(draw)
+    return X, parameters
 
 
 def _cells(draw: Draw) -> Case:
-    d, d_x = channels(draw), draw.size("d_x", 4, large=(40, 130))
-    return draw.inputs(d_x), draw.array(d), memory_cell(draw, d), gates(draw, d, d_x)
+    d, d_x = channels(draw), draw.size("d_x", 4, large=(40, 130, UNEVEN))
+    parameters = gates(draw, d, d_x)
+    parameters["weight"] *= _steep(draw)
+    return draw.inputs(d_x), draw.array(d), memory_cell(draw, d), parameters
 
 
 def _sequences(draw: Draw) -> Case:
@@ -86,10 +90,10 @@ def _sequences(draw: Draw) -> Case:
 def _attentive(draw: Draw) -> Case:
     d, d_x, d_s = (
         channels(draw),
-        draw.size("d_x", 3, large=(40,)),
-        draw.size("d_s", 4, large=(40, 130)),
+        draw.size("d_x", 3, large=(40, UNEVEN)),
+        draw.size("d_s", 4, large=(40, 130, UNEVEN)),
     )
-    n, d_a = draw.size("n", 5, large=(17, 33, 144, 200)), draw.size("d_a", 3, large=(40,))
+    n, d_a = draw.size("n", 5, large=(17, 33, 144, 200)), draw.size("d_a", 3, large=(40, UNEVEN))
     X, s = lasting(draw, draw.inputs(_steps(draw), d_x)), draw.inputs(n, d_s)
     parameters = gates(draw, d, d_x + d_s, "lstm.") | {
         "score.W_s": draw.array(d_a, d_s),
@@ -101,6 +105,11 @@ def _attentive(draw: Draw) -> Case:
         parameters["score.W_s"][0] = 0
         parameters["score.w"][0] *= draw.factor("large_scores")
     return X, s, parameters
+
+
+def _steep(draw: Draw) -> float:
+    """A factor of weights: 8 where gates are nearly open or closed, in low precision too."""
+    return float(draw.choose("steep", (1.0, 8.0)))
 
 
 def steepen(draw: Draw, weight: Array) -> None:
@@ -127,10 +136,11 @@ def _dropouts(draw: Draw) -> Case:
 
 def _matrices(draw: Draw, d: int, d_x: int, names: str) -> dict[str, Array]:
     """The matrices W_ix, W_im and so on of the read-only paper, for the gates ``names``."""
-    found: dict[str, Array] = {}
+    found, steep = dict[str, Array](), _steep(draw)
     for name in names:
         for source, wide in (("x", d_x), ("m", d)):
             found[f"W_{name}{source}"] = draw.linear("W", d, wide)["W.weight"]
+        found[f"W_{name}x"] *= steep
         steepen(draw, found[f"W_{name}x"])
     if draw.regime == "remembers":
         for name in "if":
@@ -149,7 +159,7 @@ def _read_only_parameters(draw: Draw) -> tuple[int, dict[str, Array], str]:
     """(N_e, matrices, reading)."""
     reading, d = draw.choose("reading", READINGS), channels(draw)
     # the unit's input is as wide as the memory
-    d_x = draw.size("d_x", 4, large=(40, 130)) if reading == "none" else d
+    d_x = draw.size("d_x", 4, large=(40, 130, UNEVEN)) if reading == "none" else d
     return d_x, _matrices(draw, d, d_x, "ifoc" if reading == "none" else "ifocr"), reading
 
 
@@ -162,7 +172,7 @@ def _captioners(draw: Draw) -> Case:
     d_x, parameters, reading = _read_only_parameters(draw)
     V, d_feature = (
         draw.size("V", 5, large=(10000,), least=2),
-        draw.size("d_feature", 3, large=(40,)),
+        draw.size("d_feature", 3, large=(40, 2050)),
     )
     parameters |= {
         "W_i": draw.array(d_feature, d_x),

@@ -125,15 +125,16 @@ def _captioners(draw: Draw) -> Case:
     encoder, decoder = mixer(draw, "encoder", False), mixer(draw, "decoder", True)
     reductions = tuple(draw.choose(f"{side}_reduction", REDUCTIONS) for side in ("first", "second"))
     num_heads, d = attention.heads(draw, 2)
-    d_ff, layers = _hidden(draw), draw.size("layers", 2, large=(3,))
+    d_ff, unused = _hidden(draw), draw.size("unused", 3, least=0)
+    layers, decoder_layers = (draw.size(f"{of}layers", 2, large=(3,)) for of in ("", "decoder_"))
     V = draw.size("V", 5, large=(10000,), least=2)
-    d_feature = draw.size("d_feature", 3, large=(130,))
+    d_feature = draw.size("d_feature", 3, large=(130, 2050))
     L, T = draw.size("L", 4, large=(33, 144, 200)), draw.size("T", 4, large=(20, 40))
     parameters = (
         draw.linear("input", d, d_feature)
         | _stack(draw, encoder, d, d_ff, layers, reductions[0], False, "encoder.")
-        | {"embedding.weight": draw.array(V, d), "positions.weight": draw.array(T, d)}
-        | _stack(draw, decoder, d, d_ff, layers, reductions[1], True, "decoder.")
+        | {"embedding.weight": draw.array(V, d), "positions.weight": draw.array(T + unused, d)}
+        | _stack(draw, decoder, d, d_ff, decoder_layers, reductions[1], True, "decoder.")
         | draw.linear("vocabulary", V, d)
     )
     shift = _shift(draw)
@@ -248,12 +249,14 @@ OPERATORS = (
             NORM,
             PRE_NORM,
             expansion.PSI,
-            "Embeddings are multiplied by sqrt(d) before learned positions are added.",
+            "Embeddings are multiplied by sqrt(d) before learned positions are added, those of the "
+            "first T rows of positions.weight.",
             "linear: layer norm of the last layer's output plus a linear map of all outputs.",
         ),
         special=SHIFTED,
         regimes=("huge", "large_scores"),
         by=("features", "parameters"),
         dtypes=NORMAL_RANGE,
+        sizes=({"layers": 11, "decoder_layers": 11, "d_k": 3},),
     ),
 )
