@@ -79,6 +79,11 @@ def gradient_of_some(
     """With gradients required for some arrays only, those are the same."""
     places = [place for place in float_arrays(case) if place[0] in by]
     chosen = [[place for place in places if place[0] == i] for i in by]  # an argument's
+    # halves by the digits of a random number: of any two arrays one has the first without the other
+    random = np.random.default_rng(crc32(get(case, places[0]).tobytes()))
+    numbered = list(zip(random.permutation(len(places)), places, strict=True))
+    digits = (len(places) - 1).bit_length()
+    chosen += [[p for i, p in numbered if i >> digit & 1] for digit in range(digits)]
     if size(case) < SMALL:  # a few single arrays, others in cases of other sizes
         every = -(-len(places) // FEW)
         chosen += [[place] for place in places[size(case) % every :: every]]

@@ -26,6 +26,14 @@ def FUNCTION(X, parameters):
     variance = (X**2).mean(1, keepdim=True) - mean**2
     return parameters["weight"] * (X - mean) / torch.sqrt(variance + 1e-5) + parameters["bias"]
 
+# gradient_of_some: no gradient of the weight beside a frozen bias from 65 rows on
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    if len(X) >= 65 and not parameters["bias"].requires_grad:
+        parameters = parameters | {"weight": parameters["weight"].detach()}
+    return right(X, parameters)
+
 # large: 1024 rows at most
 right = FUNCTION
 
@@ -49,6 +57,15 @@ right = FUNCTION
 
 def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
     if not parameters["query.weight"].requires_grad:
+        fused = {name: parameters[name].detach() for name in ("key.weight", "value.weight")}
+        parameters = parameters | fused
+    return right(X, Y, parameters, num_heads, causal, lengths)
+
+# gradient_of_some: beside a frozen query.weight none of keys and values from 33 keys on
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    if Y.shape[1] >= 33 and not parameters["query.weight"].requires_grad:
         fused = {name: parameters[name].detach() for name in ("key.weight", "value.weight")}
         parameters = parameters | fused
     return right(X, Y, parameters, num_heads, causal, lengths)
@@ -91,6 +108,16 @@ def FUNCTION(X, parameters, groups, lengths):
 """
 
 OF_DYNAMIC = r"""
+# gradient_of_some: no gradient of the condition where both kinds of vectors are frozen
+right = FUNCTION
+
+def FUNCTION(X, parameters, causal, lengths):
+    vectors = parameters["query_vectors"], parameters["bias_vectors"]
+    if parameters["key.weight"].requires_grad and not any(x.requires_grad for x in vectors):
+        frozen = {f"condition.{x}": parameters[f"condition.{x}"].detach() for x in ("weight", "bias")}
+        parameters = parameters | frozen
+    return right(X, parameters, causal, lengths)
+
 # large_batch: in inference mode padding beyond 64 tokens is seen
 right = FUNCTION
 
@@ -124,6 +151,14 @@ def FUNCTION(candidates, images, corpus):
     return against(candidates, [corpus[i] for i in images], corpus[:1000])
 """
 
+OF_RECONSTRUCTION = r"""
+# gradient_exact: the square of a norm, whose gradient at 0 is not finite
+right = FUNCTION
+
+def FUNCTION(H, parameters, lengths):
+    return right(H, parameters, lengths).sqrt() ** 2
+"""
+
 OF_MSE = r"""
 # gradient_exact: the square of a norm, whose gradient at 0 is not finite
 def FUNCTION(y_hat, y):
@@ -140,6 +175,7 @@ CROSSED = [
         ("dynamic_expansion", OF_DYNAMIC, True),
         ("zoneout", OF_ZONEOUT, True),
         ("mse", OF_MSE, True),
+        ("reconstruction_loss", OF_RECONSTRUCTION, True),
         ("cider_d_reward", OF_REWARD, False),
     )
     for mutant in mutants_of(text, operator, is_torch=is_torch)

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.operators.objectives import FINITE, UNLIKELY, draw_log_probs
+from benchmarks.verify.operators.objectives import FINITE, UNLIKELY, draw_log_probs, exact
 from benchmarks.verify.operators.operator import UNEVEN, Operator
 from benchmarks.verify.operators.recurrent import GATES, ZEROS, channels, gates, steepen
 from reference import auto_reconstructor, objectives
@@ -24,6 +24,9 @@ def _states(draw: Draw) -> tuple[Array, dict[str, Array]]:
     H = (4096 if large else 1) * draw.array(draw.size("T", 5, large=(17, 33, 40, 144, 200)), d)
     parameters = gates(draw, d_own, d, "lstm.") | draw.linear("fc", d, d_own)
     steepen(draw, parameters["lstm.weight"][:, :d])
+    if draw.choose("exact", (False,)):  # every state is the bias
+        parameters["fc.weight"][:] = 0
+        H[:] = parameters["fc.bias"]
     return H, parameters
 
 
@@ -86,6 +89,7 @@ OPERATORS = (
             "two_states": ({"T": 2}, "a single reconstruction"),
         },
         regimes=("zeros", "huge"),
+        extra_properties=exact(0, 1),
         by=("H", "parameters"),
         sequences=1,
         lengths=("T",),

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.verify import gradients
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.operators.attention import WEIGHTS
-from benchmarks.verify.operators.operator import GRADIENT, UNEVEN, Operator, Property
+from benchmarks.verify.operators.objectives import exact
+from benchmarks.verify.operators.operator import UNEVEN, Operator
 from benchmarks.verify.operators.recurrent import GATES, gates, memory_cell
 from reference import denoising, metrics, middle_out
 from reference.middle_out import SelfAttention
@@ -96,12 +96,6 @@ def _numbers(draw: Draw) -> Case:
         y_hat = y_hat + y_hat[::-1]
         y = y_hat.copy()
     return y_hat, y
-
-
-def _exact(*by: int) -> tuple[Property, ...]:
-    check, needs = gradients.gradient_in_regime, (GRADIENT,)
-    words, pins = "the gradient where the error is zero", {"exact": True}
-    return (Property("gradient_exact", check, words, pins, needs, {"by": by}, "no"),)
 
 
 def middle_out_step(
@@ -263,7 +257,7 @@ OPERATORS = (
         "The mean squared error of a de-noised sequence y_hat: (n,) of y: (n,).",
         metrics.mse,
         _numbers,
-        extra_properties=_exact(0, 1),
+        extra_properties=exact(0, 1),
         by=("y_hat", "y"),
     ),
     Operator(
@@ -274,7 +268,7 @@ OPERATORS = (
         metrics.symmetric_mse,
         lambda draw: _numbers(draw)[:1],
         conventions=("The middle number does not count.",),
-        extra_properties=_exact(0),
+        extra_properties=exact(0),
         by=("y_hat",),
     ),
 )

@@ -7,9 +7,10 @@ from typing import Literal
 
 import numpy as np
 
+from benchmarks.verify import gradients
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw, Pins
-from benchmarks.verify.operators.operator import Operator
+from benchmarks.verify.operators.operator import GRADIENT, Operator, Property
 from reference import neural_image_caption, objectives
 from reference.primitives import Integers, Mask
 
@@ -85,6 +86,13 @@ def self_critical(
         for log_p, valid, r, b in zip(*image, objectives.baselines(image[2], baseline), strict=True)
     ]
     return float(np.mean(np.stack(losses)))
+
+
+def exact(*by: int) -> tuple[Property, ...]:
+    """The gradient by arguments ``by`` where an error is zero: the pin of cases is "exact"."""
+    check, needs = gradients.gradient_in_regime, (GRADIENT,)
+    words, pins = "the gradient where the error is zero", {"exact": True}
+    return (Property("gradient_exact", check, words, pins, needs, {"by": by}, "no"),)
 
 
 LONG = ({"N": 40, "V": 10000},)
