@@ -109,7 +109,8 @@ def _attentive(draw: Draw) -> Case:
 
 def _steep(draw: Draw) -> float:
     """A factor of weights: 8 where gates are nearly open or closed, in low precision too."""
-    return float(draw.choose("steep", (1.0, 8.0)))
+    steep = float(draw.choose("steep", (1.0, 8.0)))
+    return 1.0 if draw.regime == "huge" else steep
 
 
 def steepen(draw: Draw, weight: Array) -> None:
