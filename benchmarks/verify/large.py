@@ -102,12 +102,12 @@ class Sizes:
         return {"B": B, **lengths, **kinds}
 
     def long_batches(self) -> list[Pins]:
-        """Two batches of long sequences, with all flags off and on."""
+        """Two batches of long sequences, with all flags on and off."""
         float64, float32 = map(self.dtype, FLOATS)
         if not self.prop.is_batched:
             return []
-        off = self.batch(self.operator.batch, EVEN, **self.off, **float64)
-        return [off, self.batch(9, self.longest, **self.on, **float32)]
+        on = self.batch(self.operator.batch, EVEN, **self.on, **float32)
+        return [on, self.batch(9, self.longest, **self.off, **float64)]
 
     def having(self, name: str) -> Pins:
         """The kinds of a case that has the size ``name``; none if all have it."""
