@@ -90,10 +90,10 @@ def _sequences(draw: Draw) -> Case:
 def _attentive(draw: Draw) -> Case:
     d, d_x, d_s = (
         channels(draw),
-        draw.size("d_x", 3, large=(40, UNEVEN)),
-        draw.size("d_s", 4, large=(40, 130, UNEVEN)),
+        draw.size("d_x", 3, large=(40,)),
+        draw.size("d_s", 4, large=(40, 130)),
     )
-    n, d_a = draw.size("n", 5, large=(17, 33, 144, 200)), draw.size("d_a", 3, large=(40, UNEVEN))
+    n, d_a = draw.size("n", 5, large=(17, 33, 144, 200)), draw.size("d_a", 3, large=(40,))
     X, s = lasting(draw, draw.inputs(_steps(draw), d_x)), draw.inputs(n, d_s)
     parameters = gates(draw, d, d_x + d_s, "lstm.") | {
         "score.W_s": draw.array(d_a, d_s),
@@ -320,7 +320,10 @@ OPERATORS = (
         lengths=("n",),
         rows=False,
         empty=False,
-        sizes=({"T": 20, "d": 512, "n": 144}, {"T": 5, "d": UNEVEN}),
+        sizes=(
+            {"T": 20, "d": 512, "n": 144},
+            {"T": 5, **dict.fromkeys(("d", "d_x", "d_s", "d_a"), UNEVEN)},
+        ),
     ),
     Operator(
         "zoneout",
