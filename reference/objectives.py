@@ -48,6 +48,10 @@ def cross_entropy(log_p: Array, y_star: Sequence[int]) -> float:
         ),
     ],
 )
+@requires(
+    lambda log_p, y: len(log_p) == len(y) - 1,
+    "log_p of shape {log_p.shape} for the words {y}, expected a row for each but the first",
+)
 def negative_log_likelihood(log_p: Array, y: Sequence[int]) -> float:
     """The negative log-likelihood of the words after the start sign y_1.
 

@@ -96,6 +96,8 @@ def test_the_likelihood_is_the_product_over_all_words_but_the_first(seed, N, V):
     assert objectives.negative_log_likelihood(log_softmax(scores), y) == loss
     with_start = log_softmax(np.concatenate([rng.standard_normal((1, V)), scores]))
     assert sentence_loss(with_start, y) == loss
+    with pytest.raises(ValueError, match="expected a row for each but the first"):
+        objectives.negative_log_likelihood(with_start, y)
 
 
 @covers(arnet=[9])

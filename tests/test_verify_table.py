@@ -105,7 +105,7 @@ def test_autograd_and_differences_agree_on_a_known_derivative():
     """d/dt of sum w (x + t a)^2 is 2 sum w x a, and a kink has none."""
     case = (np.array([0.5, -2.0, 3.0]),)
     along = gradients.directions(np.square, case, by=(0,))
-    expected = 2 * (gradients.direction((3,)) * along[0, None] * case[0]).sum()
+    expected = 2 * (gradients.output_weights((3,)) * along[0, None] * case[0]).sum()
     square = Candidate(lambda x: x * x, "torch")
     slopes = gradients.differences(lambda x: x * x, case, along)
     tolerances.assert_derivative(slopes, expected, "square")
@@ -119,7 +119,7 @@ def test_autograd_and_differences_agree_on_a_known_derivative():
 @given(st.floats(0.1, 1e3), st.floats(0.01, 0.99), st.sampled_from(["float64", "float32"]))
 def test_a_float32_gradient_has_the_rounding_errors_of_terms_that_cancel(size, share, dtype):
     """Two outputs whose terms cancel under the upstream gradient, up to a rest of 1e-6."""
-    first, second = gradients.direction((2,))
+    first, second = gradients.output_weights((2,))
     rows = size * np.array([second, -first]) + np.array([1e-6, 0.0])
     case = (np.ones((), dtype),)
 

@@ -38,7 +38,7 @@ from benchmarks.verify import conformance, properties
 from benchmarks.verify.candidate import Candidate, CandidateError, all_valid
 from benchmarks.verify.cases import Case, Place, float_arrays, get, mapped, rounded
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.gradients import direction
+from benchmarks.verify.gradients import output_weights
 from benchmarks.verify.operators import Operator
 from benchmarks.verify.process import Isolated
 from benchmarks.verify.project import implementations
@@ -275,7 +275,7 @@ def _weighted(
     by = {operator.arguments.index(name) for name in operator.by}
     places = [place for place in float_arrays(turn.prepare(ours)) if place[0] in by]
     (output,) = outputs(_timed(ours, Candidate.run_prepared)[1])
-    return places, direction(output.shape).astype(np.float32)
+    return places, output_weights(output.shape).astype(np.float32)
 
 
 def configure_worker(

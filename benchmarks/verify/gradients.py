@@ -43,7 +43,7 @@ from benchmarks.verify.tolerances import (
 from reference.primitives import Array
 
 Directions = dict[Place, Array]
-"""By place, of which the arrays move."""
+"""The direction of each array that moves, by its place."""
 
 SMALL, FEW = 4000, 12
 """Entries of a case with gradients by single arrays, and how many of these."""
@@ -79,7 +79,7 @@ def gradient_of_some(
     """With gradients required for some arrays only, those are the same."""
     places = [place for place in float_arrays(case) if place[0] in by]
     chosen = [[place for place in places if place[0] == i] for i in by]  # an argument's
-    # halves by the digits of a random number: of any two arrays one has the first without the other
+    # by binary digits of shuffled numbers: of any two arrays, a subset has one without the other
     random = np.random.default_rng(crc32(get(case, places[0]).tobytes()))
     numbered = list(zip(random.permutation(len(places)), places, strict=True))
     digits = (len(places) - 1).bit_length()
@@ -130,7 +130,7 @@ def gradient_same_array(candidate: BaseCandidate, oracle: Function, case: Case) 
     """With one array for the first two arguments its gradient is the sum of theirs."""
     _, Y, *rest = case
     first, second = (place for place in float_arrays(case) if place[0] in (0, 1))
-    weights = direction(np.shape(oracle(Y, Y, *rest)))
+    weights = output_weights(np.shape(oracle(Y, Y, *rest)))
     parts, _ = candidate.gradient((Y, Y.copy(), *rest), weights, [first, second])
     whole, _ = candidate.gradient((Y, Y, *rest), weights, [first])
     assert_derivative(whole[0], parts[0] + parts[1], "gradient")
@@ -143,7 +143,7 @@ def gradient_scaled(
     places = [place for place in float_arrays(case) if place[0] in by]
     measured = partial(flat_gradient, candidate, places)
     output = oracle(*case)
-    upstream = direction(np.shape(output))
+    upstream = output_weights(np.shape(output))
     plain = measured(case, upstream)
     for factor in (2.0**17, 2.0**-27):
         found = measured(case, factor * upstream) / factor
@@ -158,7 +158,7 @@ def gradient_of_parts(
     places = [place for place in float_arrays(case) if place[0] in by]
     measured = partial(flat_gradient, candidate, places)
     output = oracle(*case)
-    upstream = direction(np.shape(output))
+    upstream = output_weights(np.shape(output))
     plain, rows = measured(case, upstream), len(np.atleast_1d(upstream))
     for chosen in (np.arange(rows) == rows - 1, np.arange(rows) % 2 == 0):
         of = chosen.reshape(-1, *[1] * (upstream.ndim - 1)) if upstream.ndim else chosen[0]
@@ -180,7 +180,7 @@ def assert_same_gradients(
         UndecidedError: a kink of ReLU is too near.
     """
     output = oracle(*case)
-    weights = direction(np.shape(output))
+    weights = output_weights(np.shape(output))
     measured = partial(flat_gradient, candidate, places)
     plain, _ = candidate.gradient(case, weights, places)
     expected = dict(zip(places, plain, strict=True))
@@ -222,7 +222,7 @@ def gradient_float32(
     exact = rounded(low, "float64")
     places = [place for place in float_arrays(case) if place[0] in by]
     output = oracle(*exact)
-    measured, weights = partial(flat_gradient, candidate, places), direction(np.shape(output))
+    measured, weights = partial(flat_gradient, candidate, places), output_weights(np.shape(output))
     found, expected = measured(low, weights), measured(exact, weights)
     if np.abs(expected).max(initial=0.0) < FLOAT32_GRADIENT * scale(output):
         raise UndecidedError  # the terms of the derivatives cancel
@@ -271,7 +271,7 @@ def decidable(
             if dtype == "float64":
                 raise
         relative = DIFFERENCES if dtype == "float64" else FLOAT32_GRADIENT
-        upstream, unit = direction(np.shape(oracle(*exact))), UNITS[dtype]
+        upstream, unit = output_weights(np.shape(oracle(*exact))), UNITS[dtype]
         plain, random = measured(exact, upstream), np.random.default_rng(0)
         if error(measured(exact, upstream), plain) > float64_bound(plain):
             raise  # another gradient at every call is no rounding error
@@ -288,8 +288,8 @@ def decidable(
 # directional derivatives
 
 
-def direction(shape: tuple[int, ...]) -> Array:
-    """Fixed weights of outputs, their upstream gradient."""
+def output_weights(shape: tuple[int, ...]) -> Array:
+    """Fixed weights of an output's entries: its upstream gradient."""
     return np.cos(1.0 + np.arange(np.prod(shape, dtype=int))).reshape(shape)
 
 
@@ -336,7 +336,7 @@ def slope(moved: Callable[[float], Array]) -> float:
         UndecidedError: a kink of ReLU is too near.
     """
     output, sums = moved(0.0), list[float]()
-    weights = direction(output.shape)
+    weights = output_weights(output.shape)
 
     def weighted(output: Array) -> float:
         terms = output * weights
@@ -370,7 +370,7 @@ def derivative(
 ) -> tuple[float, Any]:
     """The derivative of ``differences``, by the candidate's gradient, and its output."""
     if upstream is None:
-        upstream = direction(np.shape(oracle(*case)))
+        upstream = output_weights(np.shape(oracle(*case)))
     found, output = candidate.gradient(case, upstream, list(along), uses=uses)
     total = sum((x * to).sum() for x, to in zip(found, along.values(), strict=True))
     return float(total), output

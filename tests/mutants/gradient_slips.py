@@ -1,10 +1,10 @@
 """Slips in how a candidate is called: while a gradient is recorded, again, or with views."""
 
+from tests.mutants.argument_slips import ARGUMENTS
 from tests.mutants.batch_slips import BATCHES
 from tests.mutants.cheats import mutants_of
 from tests.mutants.crossed_slips import CROSSED
 from tests.mutants.precision_slips import PRECISION
-from tests.mutants.real_slips import REAL
 from tests.mutants.recurrent_gradient_slips import RECURRENT_GRADIENTS
 
 OF_LAYER_NORM = r"""
@@ -386,5 +386,5 @@ GRADIENTS = [
     *BATCHES,
     *CROSSED,
     *PRECISION,
-    *REAL,
+    *ARGUMENTS,
 ]

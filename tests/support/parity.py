@@ -8,7 +8,7 @@ import torch
 from hypothesis import reject
 
 from benchmarks.verify import tolerances
-from benchmarks.verify.gradients import direction, slope
+from benchmarks.verify.gradients import output_weights, slope
 from benchmarks.verify.properties import UndecidedError
 from benchmarks.verify.rounding import literal
 from benchmarks.verify.tolerances import literal_bound
@@ -54,7 +54,7 @@ def assert_gradients(loss, arrays, gradients, generator, *, directions=4):
 
     An example with a kink nearby is dropped.
     """
-    weight, found, expected = direction(()), [], []
+    weight, found, expected = output_weights(()), [], []
     for _ in range(directions):
         along = {name: generator.standard_normal(x.shape) for name, x in arrays.items()}
 

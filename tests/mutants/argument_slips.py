@@ -1,4 +1,4 @@
-"""Slips that real arguments show: widths of features, views, depths, punctuation, ties, u near 1."""
+"""Slips that show with some arguments: wide features, views, depths, punctuation, ties, u near 1."""
 
 from tests.mutants.cheats import mutants_of
 
@@ -190,7 +190,7 @@ def FUNCTION(U, V):
     return 1 - F.cosine_similarity(U.mean(0), V.mean(0), dim=0, eps=1e-5)
 """
 
-REAL = [
+ARGUMENTS = [
     mutant
     for operator, text, is_torch in (
         ("layer_norm", OF_LAYER_NORM, True),
