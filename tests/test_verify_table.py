@@ -285,3 +285,9 @@ def test_a_sum_in_float32_may_add_one_term_after_the_other(n, seed):
     half = (x.astype(np.float16) @ y.astype(np.float16)).astype(np.float32)
     with pytest.raises(tolerances.OutOfToleranceError):
         tolerances.assert_conforms(half, np.matmul, exact, "float32", limit)
+
+
+def test_processes_test_the_same_cases(in_a_hurry):
+    alone, beside = (list(table.rows("cpu", 1, "layer_norm", processes=n)) for n in (1, 2))
+    assert alone == beside
+    assert len(alone) > 1

@@ -244,13 +244,15 @@ def one_line(error: Exception) -> str:
     return said if isinstance(error, UNAVAILABLE) else f"{type(error).__name__}: {said}"
 
 
-def verify(device: torch.device, examples: int, *, key: str = "", row: str = "") -> Record:
+def verify(
+    device: torch.device, examples: int, *, key: str = "", row: str = "", processes: int = 1
+) -> Record:
     """Compare every implementation with the oracle, as `captionbench verify` does.
 
     The key and the row default to those of the device.
     """
     began = time.perf_counter()
-    rows = list(table.rows(str(device), examples))
+    rows = list(table.rows(str(device), examples, processes=processes))
     described = describe(device, torch.get_num_threads())
     return records.make(
         Verification(rows=rows),

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from benchmarks import records
 from benchmarks.perf import case_records
+from benchmarks.perf import threads as cpu_threads
 from benchmarks.perf.cases.case import Case
 from benchmarks.perf.roofline.devices import DeviceSpec, local_device
 from benchmarks.perf.scaling import growth
@@ -80,7 +81,11 @@ class Session:
         known = self.known(case_records.verification_key(described, PROJECT_QUICK_EXAMPLES))
         if not known:
             print("comparing every implementation with the oracle ...", file=sys.stderr)
-            known = [case_records.verify(self.device, PROJECT_QUICK_EXAMPLES)]
+            known = [
+                case_records.verify(
+                    self.device, PROJECT_QUICK_EXAMPLES, processes=cpu_threads.usable()
+                )
+            ]
             self.append(known)
         return known[-1]
 

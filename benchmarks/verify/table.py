@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 
 from benchmarks.kinds import Verified
 from benchmarks.verify.candidate import BaseCandidate
@@ -20,6 +23,12 @@ from benchmarks.verify.process import Limits
 from benchmarks.verify.project import ProjectImplementation, implementations
 from reference.equations import Number
 
+FEW = 6
+"""Properties that a process tests at a time."""
+
+COMPILING = Limits(seconds=300)
+"""Limits on a GPU, where a call may compile a dozen kernels."""
+
 SHORT = {"expansionnet_v1": "v1", "expansionnet_v2": "v2"}
 
 
@@ -29,51 +38,99 @@ def rows(
     only: str | None = None,
     limits: Limits | None = None,
     seed: int = 0,
+    processes: int = 1,
 ) -> Iterator[Verified]:
-    """All rows, or those of the operator ``only``, one implementation after the other."""
-    for each in implementations(device):
-        if only not in (None, each.operator):
-            continue
-        operator = OPERATORS[each.operator]
-        where = "cpu" if each.framework == "numpy" else device
-        with resolve(
-            each.function, operator, each.framework, where, limits, name=each.name
-        ) as candidate:
-            found = list(verdicts(each, candidate, examples, seed))
-        for (what, dtype), chosen in _grouped(operator, found).items():
-            # relative to the bound, which differs between cases
-            worst, bound = max(
-                ((v.worst, v.bound) for v in chosen), key=lambda pair: pair[0] / (pair[1] or 1.0)
-            )
-            failures = [
-                {"property": v.name, "message": v.message, "code": v.code}
-                for v in chosen
-                if v.status == FAILED
-            ]
-            yield Verified(
-                operator=each.operator,
-                equations={paper: list(n) for paper, n in operator.equations.items()},
-                numbers=_equation_ranges(operator.equations),
-                what=what,
-                implementation=each.implementation,
-                dtype=dtype,
-                device=where,
-                cases=sum(v.cases for v in chosen),
-                worst=worst if math.isfinite(worst) else None,
-                bound=bound if math.isfinite(bound) else None,
-                passed=not failures and worst <= bound,
-                failures=failures,
-            )
+    """All rows, or those of the operator ``only``, one implementation after the other.
+
+    With several ``processes`` each tests a few properties at a time, in the same cases.
+    """
+    chosen = [
+        (number, each)
+        for number, each in enumerate(implementations(device))
+        if only in (None, each.operator)
+    ]
+    test = partial(_verdicts, device, examples, limits, seed)
+    if processes == 1:
+        for number, each in chosen:
+            yield from _rows(each, device, test((number, ())))
+        return
+    parts = {number: _parts(OPERATORS[each.operator]) for number, each in chosen}
+    jobs = [(number, part) for number, few in parts.items() for part in few]
+    with ProcessPoolExecutor(processes, get_context("forkserver")) as pool:
+        done = pool.map(test, jobs)
+        for number, each in chosen:
+            yield from _rows(each, device, [v for _ in parts[number] for v in next(done)])
+
+
+def _parts(operator: Operator) -> list[tuple[str, ...]]:
+    """The names of the operator's properties, a few at a time."""
+    names = [prop.name for prop in operator.properties]
+    return [tuple(names[i : i + FEW]) for i in range(0, len(names), FEW)]
+
+
+def _verdicts(
+    device: str,
+    examples: int,
+    limits: Limits | None,
+    seed: int,
+    job: tuple[int, tuple[str, ...]],
+) -> list[Verdict]:
+    """The verdicts on the properties of the implementation with the number; on all if none."""
+    number, only = job
+    each = implementations(device)[number]
+    where = _where(each, device)
+    if limits is None and device.startswith("cuda"):
+        limits = COMPILING
+    with resolve(
+        each.function, OPERATORS[each.operator], each.framework, where, limits, name=each.name
+    ) as candidate:
+        return list(verdicts(each, candidate, examples, seed, only))
+
+
+def _where(each: ProjectImplementation, device: str) -> str:
+    return "cpu" if each.framework == "numpy" else device
+
+
+def _rows(each: ProjectImplementation, device: str, found: Sequence[Verdict]) -> Iterator[Verified]:
+    operator, where = OPERATORS[each.operator], _where(each, device)
+    for (what, dtype), chosen in _grouped(operator, found).items():
+        # relative to the bound, which differs between cases
+        worst, bound = max(
+            ((v.worst, v.bound) for v in chosen), key=lambda pair: pair[0] / (pair[1] or 1.0)
+        )
+        failures = [
+            {"property": v.name, "message": v.message, "code": v.code}
+            for v in chosen
+            if v.status == FAILED
+        ]
+        yield Verified(
+            operator=each.operator,
+            equations={paper: list(n) for paper, n in operator.equations.items()},
+            numbers=_equation_ranges(operator.equations),
+            what=what,
+            implementation=each.implementation,
+            dtype=dtype,
+            device=where,
+            cases=sum(v.cases for v in chosen),
+            worst=worst if math.isfinite(worst) else None,
+            bound=bound if math.isfinite(bound) else None,
+            passed=not failures and worst <= bound,
+            failures=failures,
+        )
 
 
 def verdicts(
-    implementation: ProjectImplementation, candidate: BaseCandidate, examples: int, seed: int = 0
+    implementation: ProjectImplementation,
+    candidate: BaseCandidate,
+    examples: int,
+    seed: int = 0,
+    only: Sequence[str] = (),
 ) -> Iterator[Verdict]:
     """The verdicts on an implementation; with small chunks and tiles without large cases."""
     of, large = OPERATORS[implementation.operator], not implementation.has_small_tiles
     examples = -(-examples // implementation.share)
     return conformance_test(
-        of, candidate, examples=examples, seed=seed, is_project=True, large=large
+        of, candidate, examples=examples, seed=seed, is_project=True, large=large, only=only
     )
 
 
