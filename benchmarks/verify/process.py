@@ -259,7 +259,8 @@ class Isolated(BaseCandidate):
         self.calls += 1
         deadline = time.monotonic() + self.limits.seconds
         self._request = Shared((method, arguments))
-        if not reuse:  # else the arguments are in the last request's memory
+        # else the arguments are in the last request's memory
+        if not reuse or not self.shares_memory:
             self._given = self._request
         try:
             connection.settimeout(self.limits.seconds)

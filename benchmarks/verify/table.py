@@ -23,7 +23,7 @@ from benchmarks.verify.process import Limits
 from benchmarks.verify.project import ProjectImplementation, implementations
 from reference.equations import Number
 
-FEW = 6
+FEW = 12
 """Properties that a process tests at a time."""
 
 COMPILING = Limits(seconds=300)

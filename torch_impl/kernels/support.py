@@ -13,7 +13,7 @@ from torch import Tensor
 MAX_LENGTH, MAX_VECTORS, MAX_BATCH = 1024, 4096, 65535
 """The largest sizes tested; CUDA limits a grid's third axis to the last."""
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 _has_triton = importlib.util.find_spec("triton") is not None
 _interpreting = os.environ.get("TRITON_INTERPRET", "0") == "1"
@@ -60,11 +60,12 @@ def unsupported(*tensors: Tensor, mask: Tensor | None = None) -> str | None:
     if last.device.type not in ("cpu", "cuda") or (last.is_cuda and torch.version.cuda is None):
         return f"the device is {last.device.type}, expected cuda of NVIDIA"
     dtypes = {product_dtype(x) for x in tensors}
-    # the interpreter also takes float64, to be compared with the oracle
-    known = DTYPES if last.is_cuda else (*DTYPES, torch.float64)
-    if len(dtypes) > 1 or not dtypes <= set(known):
-        names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
-        return f"the dtype is {names}, expected one of float32, bfloat16, float16"
+    if len(dtypes) > 1 or not dtypes <= set(DTYPES):
+        names, known = (
+            ", ".join(str(dtype).removeprefix("torch.") for dtype in some)
+            for some in (sorted(dtypes, key=str), DTYPES)
+        )
+        return f"the dtype is {names}, expected one of {known}"
     if last.dim() != 3 or first.dim() != 2:
         return f"shapes {_shape(first)} and {_shape(last)}, expected (N, d) and (B, L, d)"
     (B, L, d), N = last.shape, first.shape[0]

@@ -64,6 +64,7 @@ ARCHITECTURES = (
 )
 """Of the A100; the L4 and the RTX 4090; the H100 and the H200."""
 TYPES = {
+    torch.float64: "*fp64",
     torch.float32: "*fp32",
     torch.bfloat16: "*bf16",
     torch.float16: "*fp16",
@@ -140,7 +141,7 @@ class Launch:
             if parameter.is_constexpr or (whole and value == 1):
                 signature[name], constants[name] = "constexpr", value
             else:
-                signature[name] = "i32" if whole else "fp32"
+                signature[name] = "i32" if whole else "fp64"
                 if whole and value % 16 == 0:
                     multiples[index,] = [["tt.divisibility", 16]]
         return ASTSource(program, signature, constants, multiples)

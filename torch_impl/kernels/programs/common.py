@@ -17,6 +17,14 @@ def device_function(function):
 
 
 @device_function
+def number(x, dtype):
+    """A scalar argument in the dtype of what it is computed with; it is passed as float64."""
+    if INTERPRETED:
+        return x
+    return x.to(dtype)
+
+
+@device_function
 def row_tile(TILES, t, BN: tl.constexpr):
     """Row tile t: BN row indices, which of them are in the tile, its group."""
     at = TILES + 3 * t
@@ -53,6 +61,8 @@ def product(a, b, acc, OPERAND: tl.constexpr, PRECISION: tl.constexpr):
     if INTERPRETED:  # NumPy, which multiplies there, has no bfloat16
         a = a.to(acc.dtype)
         b = b.to(acc.dtype)
+    elif acc.dtype == tl.float64:  # of which Triton 3.6 does not compile every ``tl.dot``
+        return acc + total(a[:, :, None] * b[None, :, :], 1)
     return tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=acc.dtype)
 
 

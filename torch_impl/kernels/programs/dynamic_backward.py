@@ -11,6 +11,7 @@ from .common import (
     load,
     load_pair,
     mixed,
+    number,
     product,
     store,
     streams,
@@ -155,7 +156,7 @@ def dynamic_length_gradients(
     GAMMA,
     DA,
     DP,
-    scale,
+    scale: tl.float64,
     num_blocks,
     B,
     L,
@@ -169,6 +170,7 @@ def dynamic_length_gradients(
     j = part * BI + tl.arange(0, BI)
     i = tl.program_id(1) * BI + tl.arange(0, BI)
     b = tl.program_id(2).to(tl.int64)
+    scale = number(scale, X.dtype.element_ty)
     tokens = valid_tokens(MASK + b * L, i, L, HAS_MASK)
     gamma_1 = tl.full([BI], 0.0, X.dtype.element_ty)
     gamma_2 = tl.full([BI], 0.0, X.dtype.element_ty)

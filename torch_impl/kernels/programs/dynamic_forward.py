@@ -16,6 +16,7 @@ from .common import (
     load,
     load_pair,
     mixed,
+    number,
     product,
     sigmoid,
     store,
@@ -31,7 +32,7 @@ def dynamic_lengths(
     Q,
     K,
     Z,
-    scale,
+    scale: tl.float64,
     L,
     D,
     NE,
@@ -51,7 +52,7 @@ def dynamic_lengths(
         x = tl.where(r[:, None] < L, c, q)
         k = load(K + b * L * D, i, i < L, d, d < D, D)
         acc = product(x, tl.trans(k), acc, K.dtype.element_ty, PRECISION)
-    store(Z + b * (L + NE) * L, r, r < L + NE, i, i < L, L, acc * scale)
+    store(Z + b * (L + NE) * L, r, r < L + NE, i, i < L, L, acc * number(scale, acc.dtype))
 
 
 @triton.jit
@@ -60,7 +61,7 @@ def dynamic_sums(
     MASK,
     INV_ROW,
     INV_COLUMN,
-    epsilon,
+    epsilon: tl.float64,
     B,
     L,
     NE,
@@ -72,6 +73,7 @@ def dynamic_sums(
     here = tl.program_id(0) * BI + tl.arange(0, BI)
     b = tl.program_id(1).to(tl.int64)
     Z += b * (L + NE) * L
+    epsilon = number(epsilon, Z.dtype.element_ty)
     ours = valid_tokens(MASK + b * L, here, L, HAS_MASK)
     column_1 = tl.full([BI], 0.0, Z.dtype.element_ty)
     column_2 = tl.full([BI], 0.0, Z.dtype.element_ty)

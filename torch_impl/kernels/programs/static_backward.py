@@ -7,7 +7,7 @@ M's shape holds both.
 import triton
 import triton.language as tl
 
-from .common import load, load_pair, product, row_tile, sigmoid, store, streams, total
+from .common import load, load_pair, number, product, row_tile, sigmoid, store, streams, total
 
 
 @triton.jit
@@ -37,7 +37,7 @@ def weight_gradients(
     X,
     RHO,
     PARTIAL,
-    share,
+    share: tl.float64,
     B,
     N,
     L,
@@ -57,6 +57,7 @@ def weight_gradients(
     b = tl.program_id(1).to(tl.int64)
     n, rows, g = row_tile(TILES, t, BN)
     M += b * L
+    share = number(share, X.dtype.element_ty)
     INV_COLUMN += (g * B + b) * 2 * L
     inv_r_1, inv_r_2 = load_pair(INV_ROW + b * N, n, rows, B * N)
     rho_1 = tl.full([BN], 0.0, X.dtype.element_ty)
@@ -125,7 +126,7 @@ def length_gradients(
     RHO,
     GAMMA,
     DM,
-    scale,
+    scale: tl.float64,
     B,
     N,
     L,
@@ -150,7 +151,7 @@ def length_gradients(
         inv_c_1, inv_c_2 = load_pair(INV_COLUMN + column, i, tokens, L)
         plus = x - rho_1[:, None] - (gamma_1 * inv_c_1)[None, :]
         minus = rho_2[:, None] + (gamma_2 * inv_c_2)[None, :] - x
-        dM = tl.where(z > 0, plus, tl.where(z < 0, minus, 0.0)) * scale
+        dM = tl.where(z > 0, plus, tl.where(z < 0, minus, 0.0)) * number(scale, x.dtype)
         store(DM + b * L, n.to(tl.int64), rows, i, tokens, B * L, dM)
 
 
@@ -161,7 +162,7 @@ def bias_gradients(
     TILES,
     DB,
     PARTIAL,
-    share,
+    share: tl.float64,
     B,
     N,
     L,
@@ -191,4 +192,4 @@ def bias_gradients(
             acc = product(read_1, dB_1, acc, DB.dtype.element_ty, PRECISION)
             acc = product(read_2, dB_2, acc, DB.dtype.element_ty, PRECISION)
     PARTIAL += part.to(tl.int64) * N * D
-    store(PARTIAL, n, rows, d, d < D, D, acc * share)
+    store(PARTIAL, n, rows, d, d < D, D, acc * number(share, acc.dtype))

@@ -13,6 +13,7 @@ import triton.language as tl
 from .common import (
     load,
     load_pair,
+    number,
     product,
     row_tile,
     sigmoid,
@@ -32,8 +33,8 @@ def length_transformation(
     M,
     INV_ROW,
     PARTIAL,
-    scale,
-    epsilon,
+    scale: tl.float64,
+    epsilon: tl.float64,
     B,
     N,
     L,
@@ -49,6 +50,8 @@ def length_transformation(
     b = tl.program_id(1).to(tl.int64)
     n, rows, _ = row_tile(TILES, t, BN)
     M += b * L
+    scale = number(scale, M.dtype.element_ty)
+    epsilon = number(epsilon, M.dtype.element_ty)
     sum_1 = tl.full([BN], 0.0, M.dtype.element_ty)
     sum_2 = tl.full([BN], 0.0, M.dtype.element_ty)
     for i0 in range(0, L, BI):
@@ -75,7 +78,15 @@ def length_transformation(
 
 
 @triton.jit
-def group_sums(PARTIAL, FIRST, SUMS, epsilon, size, INVERSE: tl.constexpr, BLOCK: tl.constexpr):
+def group_sums(
+    PARTIAL,
+    FIRST,
+    SUMS,
+    epsilon: tl.float64,
+    size,
+    INVERSE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     """Sums of row tiles (T, size) to sums of groups (G, size), or their inverses, in order."""
     x = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     g = tl.program_id(1)
@@ -88,7 +99,7 @@ def group_sums(PARTIAL, FIRST, SUMS, epsilon, size, INVERSE: tl.constexpr, BLOCK
         at += size
         t += 1
     if INVERSE:
-        acc = 1.0 / (acc + epsilon)
+        acc = 1.0 / (acc + number(epsilon, acc.dtype))
     tl.store(SUMS + g.to(tl.int64) * size + x, acc, mask=x < size)
 
 
@@ -99,7 +110,7 @@ def mixing_weights(
     INV_COLUMN,
     TILES,
     W,
-    share,
+    share: tl.float64,
     num_tiles,
     B,
     N,
@@ -113,6 +124,7 @@ def mixing_weights(
     j = tl.program_id(1) * BI + tl.arange(0, BI)
     b = tl.program_id(2).to(tl.int64)
     M += b * L
+    share = number(share, M.dtype.element_ty)
     acc_1 = tl.full([BI, BI], 0.0, M.dtype.element_ty)
     acc_2 = tl.full([BI, BI], 0.0, M.dtype.element_ty)
     for t in range(num_tiles):
@@ -143,7 +155,7 @@ def selection(
     S,
     OUT,
     DIFFERENCE,
-    share,
+    share: tl.float64,
     num_tiles,
     B,
     L,
@@ -161,6 +173,7 @@ def selection(
     tokens = i < L
     channels = d < D
     M += b * L
+    share = number(share, M.dtype.element_ty)
     acc_1 = tl.full([BI, BD], 0.0, M.dtype.element_ty)
     acc_2 = tl.full([BI, BD], 0.0, M.dtype.element_ty)
     for t in range(num_tiles):
