@@ -18,7 +18,10 @@ def device_function(function):
 
 @device_function
 def number(x, dtype):
-    """A scalar argument in the dtype of what it is computed with; it is passed as float64."""
+    """A scalar argument, which is passed as float64, in the dtype of what it is computed with.
+
+    Not to be assigned: the interpreter would round it to float32.
+    """
     if INTERPRETED:
         return x
     return x.to(dtype)

@@ -170,7 +170,6 @@ def dynamic_length_gradients(
     j = part * BI + tl.arange(0, BI)
     i = tl.program_id(1) * BI + tl.arange(0, BI)
     b = tl.program_id(2).to(tl.int64)
-    scale = number(scale, X.dtype.element_ty)
     tokens = valid_tokens(MASK + b * L, i, L, HAS_MASK)
     gamma_1 = tl.full([BI], 0.0, X.dtype.element_ty)
     gamma_2 = tl.full([BI], 0.0, X.dtype.element_ty)
@@ -188,7 +187,7 @@ def dynamic_length_gradients(
             Z, INV_ROW, X, RHO, gamma_1, gamma_2, num_blocks, n, b, j, rows, i, tokens,
             B, L, NE, CAUSAL,
         )  # fmt: skip
-    store(DA + b * L * L, j, j < L, i, i < L, L, dA * scale)
+    store(DA + b * L * L, j, j < L, i, i < L, L, dA * number(scale, dA.dtype))
     for n0 in range(0, NE, num_blocks):
         n = n0 + part
         if n < NE:
@@ -202,7 +201,7 @@ def dynamic_length_gradients(
                 )  # fmt: skip
                 dP += total(dM, 0)
             at = DP + (n * B + b) * L + i
-            tl.store(at, (dP * scale).to(DP.dtype.element_ty), mask=i < L)
+            tl.store(at, (dP * number(scale, dP.dtype)).to(DP.dtype.element_ty), mask=i < L)
 
 
 @device_function

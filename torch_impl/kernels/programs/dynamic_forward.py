@@ -73,7 +73,6 @@ def dynamic_sums(
     here = tl.program_id(0) * BI + tl.arange(0, BI)
     b = tl.program_id(1).to(tl.int64)
     Z += b * (L + NE) * L
-    epsilon = number(epsilon, Z.dtype.element_ty)
     ours = valid_tokens(MASK + b * L, here, L, HAS_MASK)
     column_1 = tl.full([BI], 0.0, Z.dtype.element_ty)
     column_2 = tl.full([BI], 0.0, Z.dtype.element_ty)
@@ -90,11 +89,11 @@ def dynamic_sums(
             column_1 += total(p_1, 0)
             column_2 += total(p_2, 0)
         at = INV_ROW + (b * NE + n) * L + here
-        tl.store(at, 1.0 / (row_1 + epsilon), mask=here < L)
-        tl.store(at + B * NE * L, 1.0 / (row_2 + epsilon), mask=here < L)
+        tl.store(at, 1.0 / (row_1 + number(epsilon, row_1.dtype)), mask=here < L)
+        tl.store(at + B * NE * L, 1.0 / (row_2 + number(epsilon, row_2.dtype)), mask=here < L)
     at = INV_COLUMN + b * 2 * L + here
-    tl.store(at, 1.0 / (column_1 + epsilon), mask=here < L)
-    tl.store(at + L, 1.0 / (column_2 + epsilon), mask=here < L)
+    tl.store(at, 1.0 / (column_1 + number(epsilon, column_1.dtype)), mask=here < L)
+    tl.store(at + L, 1.0 / (column_2 + number(epsilon, column_2.dtype)), mask=here < L)
 
 
 @triton.jit

@@ -57,7 +57,6 @@ def weight_gradients(
     b = tl.program_id(1).to(tl.int64)
     n, rows, g = row_tile(TILES, t, BN)
     M += b * L
-    share = number(share, X.dtype.element_ty)
     INV_COLUMN += (g * B + b) * 2 * L
     inv_r_1, inv_r_2 = load_pair(INV_ROW + b * N, n, rows, B * N)
     rho_1 = tl.full([BN], 0.0, X.dtype.element_ty)
@@ -86,8 +85,8 @@ def weight_gradients(
         z = load(M, n.to(tl.int64), rows, i, tokens, B * L)
         p_1, p_2 = streams(z)
         inv_c_1, inv_c_2 = load_pair(INV_COLUMN, i, tokens, L)
-        inv_c_1 *= share
-        inv_c_2 *= share
+        inv_c_1 *= number(share, inv_c_1.dtype)
+        inv_c_2 *= number(share, inv_c_2.dtype)
         partial = PARTIAL + (t * B + b) * 2 * L + i
         tl.store(partial, total(p_1 * back_1, 0) * inv_c_1, mask=tokens)
         tl.store(partial + L, total(p_2 * back_2, 0) * inv_c_2, mask=tokens)
@@ -105,8 +104,8 @@ def weight_gradients(
             dW_2 = load(DW + (B + b) * L * L, j, j < L, i, tokens, L)
             forth_1 = product(read_1, dW_1, forth_1, DB.dtype.element_ty, PRECISION)
             forth_2 = product(read_2, dW_2, forth_2, DB.dtype.element_ty, PRECISION)
-        forth_1 *= share * inv_r_1[:, None]
-        forth_2 *= share * inv_r_2[:, None]
+        forth_1 *= number(share, inv_r_1.dtype) * inv_r_1[:, None]
+        forth_2 *= number(share, inv_r_2.dtype) * inv_r_2[:, None]
         rho_1 += total(p_1 * forth_1, 1)
         rho_2 += total(p_2 * forth_2, 1)
         x += tl.where(z > 0, forth_1, forth_2)

@@ -50,8 +50,6 @@ def length_transformation(
     b = tl.program_id(1).to(tl.int64)
     n, rows, _ = row_tile(TILES, t, BN)
     M += b * L
-    scale = number(scale, M.dtype.element_ty)
-    epsilon = number(epsilon, M.dtype.element_ty)
     sum_1 = tl.full([BN], 0.0, M.dtype.element_ty)
     sum_2 = tl.full([BN], 0.0, M.dtype.element_ty)
     for i0 in range(0, L, BI):
@@ -64,7 +62,7 @@ def length_transformation(
             k = load(K + b * L * D, i, tokens, d, d < D, D)
             acc = product(q, tl.trans(k), acc, K.dtype.element_ty, PRECISION)
         valid = valid_tokens(MASK + b * L, i, L, HAS_MASK)
-        z = tl.where(rows[:, None] & valid[None, :], acc * scale, 0.0)
+        z = tl.where(rows[:, None] & valid[None, :], acc * number(scale, acc.dtype), 0.0)
         store(M, n.to(tl.int64), rows, i, tokens, B * L, z)
         p_1, p_2 = streams(z)
         sum_1 += total(p_1, 1)
@@ -73,8 +71,8 @@ def length_transformation(
         tl.store(partial, total(p_1, 0), mask=tokens)
         tl.store(partial + L, total(p_2, 0), mask=tokens)
     at = INV_ROW + b * N + n
-    tl.store(at, 1.0 / (sum_1 + epsilon), mask=rows)
-    tl.store(at + B * N, 1.0 / (sum_2 + epsilon), mask=rows)
+    tl.store(at, 1.0 / (sum_1 + number(epsilon, sum_1.dtype)), mask=rows)
+    tl.store(at + B * N, 1.0 / (sum_2 + number(epsilon, sum_2.dtype)), mask=rows)
 
 
 @triton.jit
@@ -124,7 +122,6 @@ def mixing_weights(
     j = tl.program_id(1) * BI + tl.arange(0, BI)
     b = tl.program_id(2).to(tl.int64)
     M += b * L
-    share = number(share, M.dtype.element_ty)
     acc_1 = tl.full([BI, BI], 0.0, M.dtype.element_ty)
     acc_2 = tl.full([BI, BI], 0.0, M.dtype.element_ty)
     for t in range(num_tiles):
@@ -139,8 +136,8 @@ def mixing_weights(
         seen_2 *= inv_r_2[:, None]
         acc_1 = product(read_1, seen_1, acc_1, W.dtype.element_ty, PRECISION)
         acc_2 = product(read_2, seen_2, acc_2, W.dtype.element_ty, PRECISION)
-    store(W + b * L * L, i, i < L, j, j < L, L, acc_1 * share)
-    store(W + (B + b) * L * L, i, i < L, j, j < L, L, acc_2 * share)
+    store(W + b * L * L, i, i < L, j, j < L, L, acc_1 * number(share, acc_1.dtype))
+    store(W + (B + b) * L * L, i, i < L, j, j < L, L, acc_2 * number(share, acc_2.dtype))
 
 
 @triton.jit
@@ -173,7 +170,6 @@ def selection(
     tokens = i < L
     channels = d < D
     M += b * L
-    share = number(share, M.dtype.element_ty)
     acc_1 = tl.full([BI, BD], 0.0, M.dtype.element_ty)
     acc_2 = tl.full([BI, BD], 0.0, M.dtype.element_ty)
     for t in range(num_tiles):
@@ -185,8 +181,8 @@ def selection(
         e = load(E_B, n, rows, d, channels, D)
         acc_1 = product(read_1, e, acc_1, V_1.dtype.element_ty, PRECISION)
         acc_2 = product(read_2, e, acc_2, V_1.dtype.element_ty, PRECISION)
-    acc_1 *= share
-    acc_2 *= share
+    acc_1 *= number(share, acc_1.dtype)
+    acc_2 *= number(share, acc_2.dtype)
     for j0 in range(0, L, BI):
         j = j0 + tl.arange(0, BI)
         w_1 = load(W + b * L * L, i, tokens, j, j < L, L)
