@@ -60,7 +60,7 @@ def small(subject: str, *implementations: str):
 
 def verifies(monkeypatch, *, passed: bool, **about: str) -> None:
     row = Verified(**{**ROW, "passed": passed, **about})
-    monkeypatch.setattr(case_records.table, "rows", lambda device, examples: iter([row]))
+    monkeypatch.setattr(case_records.table, "rows", lambda *_, **__: iter([row]))
 
 
 @pytest.fixture

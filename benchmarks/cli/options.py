@@ -71,6 +71,8 @@ def starting_with(names: Iterable[str], beginnings: Sequence[str] | None, kind: 
 def check_device(name: str, asked: str | None = None) -> str:
     """Return ``name`` if PyTorch can compute there; a GPU with an index becomes the current one.
 
+    On a GPU, cuDNN no longer rounds float32 to TF32, as it does by default.
+
     CUDA events and streams are of the current device, whatever device the tensors are on: otherwise
     ``cuda:1`` would be timed on the first GPU.
 
@@ -88,6 +90,8 @@ def check_device(name: str, asked: str | None = None) -> str:
         torch.zeros(1, device=device).item()
         if device.type == "cuda" and device.index is not None:
             torch.cuda.set_device(device)
+        if device.type == "cuda":
+            torch.backends.cudnn.allow_tf32 = False
     except (RuntimeError, AssertionError, ValueError) as error:
         reason = str(error).splitlines()[0]
         if asked:

@@ -105,10 +105,11 @@ def _unsettled(every: Sequence[Verdict]) -> Iterable[Paragraph]:
 
 
 def _error(paper: str, made: Sequence[Record[Any]]) -> Cell:
-    """The worst float64 output error of our forms of the paper's equations."""
+    """The worst float64 output error of our forms of the paper's equations, on a CPU."""
     found = [
         (row.worst, record)
         for record in of_kind(made, Verification)
+        if record.device.kind == "cpu"
         for row in record.details.rows
         if paper in row.equations and row.dtype == "float64" and row.what == "output" and row.worst
     ]
@@ -266,9 +267,12 @@ def _not_run(
         since = f", which were set after the last timing of {last}" if last and late else ""
         named = f"{len(on_cpu)} speed target{'s' * (len(on_cpu) > 1)} of a CPU"
         yield Paragraph(f"**{named}**{since}: {', '.join(on_cpu)}.")
-    on_gpu = [target for target in left if target.device == "cuda"]
-    if on_gpu:
+    on_gpu = [target.what for target in left if target.device == "cuda"]
+    if on_gpu and not any(record.device.kind == "cuda" for record in of_kind(made, Measured)):
         yield Paragraph(
             f"**Everything on a GPU**: {len(on_gpu)} speed targets and the Triton kernels, which "
             "equal the oracle on Triton's interpreter; no GPU was at hand."
         )
+    elif on_gpu:
+        named = f"{len(on_gpu)} speed target{'s' * (len(on_gpu) > 1)} of a GPU"
+        yield Paragraph(f"**{named}**: {', '.join(on_gpu)}.")

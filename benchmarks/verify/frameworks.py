@@ -110,6 +110,8 @@ class Torch(NumPy):
 
     def __init__(self, device: str = "cpu") -> None:
         self.torch, self.device = torch_originals(), device
+        if device.startswith("cuda"):  # float32 is float32, in cuDNN too
+            self.torch.backends.cudnn.allow_tf32 = False
         try:
             self.torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:

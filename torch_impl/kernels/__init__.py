@@ -3,8 +3,8 @@
 ``static_expansion`` and ``dynamic_expansion`` are custom operators with fake implementations,
 autograd and FLOP formulas: they work under ``torch.compile``, ``torch.export``, autocast and
 ``FlopCounterMode``. ``unsupported`` tells why a call cannot use them. CUDA tensors run compiled;
-CPU tensors run in Triton's interpreter, inside ``interpreted`` only. Not timed on a GPU yet: tiles
-are chosen by what the compiler reports (``launch``).
+CPU tensors run in Triton's interpreter, inside ``interpreted`` only. Tiles are
+chosen by what the compiler reports (``launch``), not by timings.
 
 Both use W = R^bw R^fw (L x L) of each stream instead of F = R^fw V + E_B (N x d), with hand-derived
 gradients. M, its sums and their gradients are float32 whatever the dtype; operands of

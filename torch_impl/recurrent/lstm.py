@@ -47,7 +47,8 @@ class LSTM(nn.Module):
         read_only: a fifth gate r, of the read-only unit (read-only 16, 17).
         squash: whether h_t = o * tanh(c_t), or o * c_t (read-only 10).
         implementation: "literal", a sequential loop under autograd; "custom_backward", one with a
-            custom backward; "library", PyTorch's LSTM, cuDNN's on a GPU, for right-padded batches
+            custom backward; "library", PyTorch's LSTM, cuDNN's on a GPU (in TF32 unless
+            ``torch.backends.cudnn.allow_tf32`` is off), for right-padded batches
             without these options; "auto", "library" where possible, else "custom_backward". May be
             set later.
 

@@ -205,17 +205,20 @@ class Case:
 def settings(precision: str, threads: int) -> Iterator[None]:
     """Set PyTorch's threads and its float32 matmul precision within the block.
 
-    "tf32" lets float32 matrix products round their inputs to 10 bits. `prepared` handles the half
-    precisions.
+    "tf32" lets float32 matrix products and cuDNN round their inputs to 10 bits. `prepared` handles
+    the half precisions.
     """
     before = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    in_cudnn = torch.backends.cudnn.allow_tf32
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
     try:
         yield
     finally:
         torch.set_num_threads(before[0])
         torch.set_float32_matmul_precision(before[1])
+        torch.backends.cudnn.allow_tf32 = in_cudnn
 
 
 def eager(implementation: str) -> str:

@@ -46,6 +46,7 @@ class Worker:
 
         torch.set_num_threads(threads)
         torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.allow_tf32 = False
         self.device = torch.device(device)
         self.work: Any = None
 

@@ -37,6 +37,7 @@ from benchmarks.report.document import (
     evidenced,
 )
 from benchmarks.report.evidence import COMPILED
+from benchmarks.report.sections import on_gpu
 
 LITERAL = (
     "A ratio is against a plain form, timed in turn in one process: expansions and LSTMs against "
@@ -63,6 +64,7 @@ def sections(records: Sequence[Record]) -> list[Section]:
     made = of_kind(records, Measured)
     return [
         targets(records),
+        on_gpu.section(records),
         against_roofline(records),
         compiled(records),
         scaling(records),

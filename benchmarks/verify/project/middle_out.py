@@ -58,8 +58,8 @@ def middle_out_captioner(
     """``torch_impl.middle_out.run``."""
     sides = [select(parameters, f"{side}.") for side in ("left", "right")]
     # words may use every id, so padding is negative
-    tokens = torch.tensor(interleave(left.tolist(), middle, right.tolist(), -1))[:-1]
-    following = torch.tensor(interleave(left.tolist(), middle, right.tolist(), -1))[1:]
+    words = interleave(left.tolist(), middle, right.tolist(), -1)
+    tokens, following = (torch.tensor(part, device=h.device) for part in (words[:-1], words[1:]))
     if not len(tokens):
         return parameters["embedding.weight"].new_zeros(0, len(parameters["embedding.weight"]))
     inputs = parameters["embedding.weight"][tokens.clamp(min=0)]
@@ -71,8 +71,8 @@ def middle_out_captioner(
         attend_mask=(following >= 0)[None, None],
     )
     rows = []
-    for p, (side, words) in enumerate(zip(sides, (left, right), strict=True)):
-        of_side = hs[0, 0, p::2][: len(words)]
+    for p, (side, half) in enumerate(zip(sides, (left, right), strict=True)):
+        of_side = hs[0, 0, p::2][: len(half)]
         logits = of_side @ side["vocabulary.weight"].T + side["vocabulary.bias"]
         rows.append(logits.log_softmax(-1))
     return torch.cat(rows)
@@ -92,9 +92,9 @@ def symmetric_sequence(mu: float, N: int) -> Tensor:
 
 def mse(y_hat: Tensor, y: Tensor) -> Tensor:
     """``torch_impl.models.denoising.mse``."""
-    return denoising.mse(y_hat, y, torch.tensor(len(y)))
+    return denoising.mse(y_hat, y, torch.tensor(len(y), device=y.device))
 
 
 def symmetric_mse(y_hat: Tensor) -> Tensor:
     """``torch_impl.models.denoising.symmetric_mse``."""
-    return denoising.symmetric_mse(y_hat, torch.tensor(len(y_hat)))
+    return denoising.symmetric_mse(y_hat, torch.tensor(len(y_hat), device=y_hat.device))
