@@ -103,6 +103,11 @@ class NumPy:
         return arrays and bool(np.may_share_memory(one, other))
 
 
+def _tensors(case: Sequence[Any], is_tensor: Callable[[Any], bool]) -> list[Any]:
+    values = (list(x.values()) if isinstance(x, Mapping) else [x] for x in case)
+    return [x for several in values for x in several if is_tensor(x)]
+
+
 class Torch(NumPy):
     """PyTorch tensors on one device."""
 
@@ -146,6 +151,8 @@ class Torch(NumPy):
         if type(value) not in (torch.Tensor, torch.Parameter):
             own = ", which is a kind of tensor of its own" if torch.is_tensor(value) else ""
             raise NotAnArrayError(f"a {type(value).__name__}{own}")
+        if torch.modes():
+            raise NotAnArrayError("a tensor while a TorchFunctionMode or TorchDispatchMode is on")
         if value.layout != torch.strided:
             raise NotAnArrayError(f"a tensor with the layout {value.layout}")
         if methods.is_cuda.__get__(value):  # wait for all streams
@@ -173,6 +180,9 @@ class Torch(NumPy):
             get(case, place).requires_grad_()
         outputs = [loss(*case) for _ in range(uses)]
         output, *_ = (self.to_numpy(one) for one in outputs)  # raises if one is not a tensor
+        frozen = _tensors(case, self.torch.is_tensor)
+        if any(x.requires_grad and all(x is not get(case, p) for p in places) for x in frozen):
+            raise ValueError("the call required a gradient of an argument that required none")
         if output.shape != np.shape(weights):
             raise ValueError(f"an output of {output.shape}, expected {np.shape(weights)}")
         if then is not None:

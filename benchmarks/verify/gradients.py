@@ -84,6 +84,7 @@ def gradient_of_some(
     numbered = list(zip(random.permutation(len(places)), places, strict=True))
     digits = (len(places) - 1).bit_length()
     chosen += [[p for i, p in numbered if i >> digit & 1] for digit in range(digits)]
+    chosen += [[p for p in places if len(p) == 1 or get(case, p).ndim < 2]]  # all but weights
     if size(case) < SMALL:  # a few single arrays, others in cases of other sizes
         every = -(-len(places) // FEW)
         chosen += [[place] for place in places[size(case) % every :: every]]
@@ -303,7 +304,8 @@ def directions(oracle: Function, case: Case, by: Sequence[int]) -> Directions:
     places = [place for place in float_arrays(case) if place[0] in by]
     shapes = {place: get(case, place).shape for place in places}
     return {
-        place: random.choice((-1.0, 1.0), shape) * random.uniform(0.5, 1, shape)
+        # in 16 bits, so that a step along it from numbers in the thousands is exact
+        place: random.choice((-1.0, 1.0), shape) * random.integers(2**15, 2**16, shape) / 2**16
         for place, shape in shapes.items()
     }
 

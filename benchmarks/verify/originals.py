@@ -19,10 +19,12 @@ np: Any = SimpleNamespace(**vars(numpy))
 def torch_originals() -> Any:
     """``torch``'s functions when first called, and:
 
-    ``methods`` of tensors, ``data_ptr`` of storages, ``Parameter``, ``synchronize`` of CUDA, and
-    ``backward``, which ``torch.autograd.backward`` calls.
+    ``methods`` of tensors, ``data_ptr`` of storages, ``Parameter``, ``synchronize`` of CUDA,
+    ``backward``, which ``torch.autograd.backward`` calls, and ``modes``, the number of modes that
+    are on and see calls of functions or operators.
     """
     import torch  # lazily
+    from torch.utils._device import DeviceContext  # of ``torch.set_default_device``
 
     storages: Any = torch._C.StorageBase
     run_backward = torch.autograd.Variable._execution_engine.run_backward
@@ -31,6 +33,13 @@ def torch_originals() -> Any:
         everything = {"allow_unreachable": True, "accumulate_grad": True}
         run_backward(tuple(outputs), tuple(upstream), retain_graph, False, (), **everything)
 
+    count, at = torch._C._len_torch_function_stack, torch._C._get_function_stack_at
+    count_of_operators = torch._C._len_torch_dispatch_stack
+
+    def modes() -> int:
+        functions = (at(i) for i in range(count()))
+        return count_of_operators() + sum(type(mode) is not DeviceContext for mode in functions)
+
     return SimpleNamespace(
         **vars(torch),
         methods=torch._C.TensorBase,
@@ -38,4 +47,5 @@ def torch_originals() -> Any:
         Parameter=torch.nn.Parameter,
         synchronize=torch.cuda.synchronize,
         backward=backward,
+        modes=modes,
     )

@@ -35,7 +35,8 @@ def _joint(draw: Draw) -> Case:
     V = draw.size("V", 5, large=(130, 10000), least=2)
     tokens = draw.random.integers(0, V, len(H) + 1)
     log_probs = draw_log_probs(draw, len(H), V)
-    return log_probs, tokens, H, parameters, draw.size("lambda_", 64, least=0) / 15
+    # also near the paper's 0.01 and 0.005
+    return log_probs, tokens, H, parameters, (draw.size("lambda_", 64, least=0) / 15) ** 2
 
 
 def _modes(draw: Draw) -> Case:

@@ -47,10 +47,18 @@ LARGE: tuple[Pins, ...] = (
     {"V": 10_000, "max_length": 3, "beam_size": 8, "num_return": 8, "log_probs": "sorted"},
 )
 TIED: Pins = {"V": 10_000, "max_length": 3, "beam_size": 3, "num_return": 3, "log_probs": "ties"}
+ENDING: Pins = {
+    "V": 2000,
+    "max_length": 12,
+    "beam_size": 3,
+    "log_probs": "early_end",
+    "long_captions": False,
+}
 LONG_CAPTION: Pins = {"max_length": 40, "long_captions": True, "log_probs": "distinct"}
 LONG = (
     *LARGE,
     TIED,
+    ENDING,
     LONG_CAPTION,
     {"V": 40, "max_length": 20, "beam_size": 5, "long_captions": True},
 )
@@ -70,7 +78,7 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
         table[..., 1:, :, :] = 64 * (table - table.max(-1, keepdims=True))[..., 1:, :, :]
         return np.roll(np.sort(table), draw.random.integers(shape[-1]), axis=-1)
     if numbers == "early_end":
-        table[..., end] /= 4
+        table[..., end] /= 4 if shape[-1] < 1000 else 4096
         return table
     if numbers == "unlikely":
         return 256 * table
@@ -84,11 +92,13 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
 
 def _sizes(draw: Draw) -> tuple[int, int, int, int, int, int]:
     """(V, start, end, beam_size, max_length, num_return)."""
-    V = draw.size("V", 5, large=(40,), least=2)
+    V = draw.size("V", 5, large=(40, 2000), least=2)
     max_length = draw.size("max_length", 5, large=(20, 40), least=2)
     beam_size = draw.size("beam_size", 4, large=(5, 8))
     start = draw.size("start", 4, least=0) % V
-    end = (start + 1 + draw.size("end", 4, least=0) % (V - 1)) % V
+    # of large vocabularies far behind start: beyond the integers of which Python has one object
+    step = max(V // 6, 1)
+    end = (start + step * (1 + draw.size("end", 4, least=0) % (V - 1))) % V
     return V, start, end, beam_size, max_length, min(draw.size("num_return", 8), beam_size)
 
 
@@ -217,7 +227,7 @@ OPERATORS = (
             "ties": ({"log_probs": "ties"}, "equal words"),
             "unlikely_words": SPECIAL["unlikely_words"],
         },
-        sizes=({**LARGE[0], "max_length": 10}, LONG_CAPTION, TIED),
+        sizes=({**LARGE[0], "max_length": 10}, LONG_CAPTION, TIED, ENDING),
     ),
     _search(
         "sample",
@@ -280,7 +290,7 @@ OPERATORS = (
         ENDS,
         equations={"lstm_readonly": ("beam search",)},
         special=SPECIAL,
-        sizes=(LARGE[0], LARGE[-1], LONG_CAPTION, TIED),
+        sizes=(LARGE[0], LARGE[-1], LONG_CAPTION, TIED, ENDING),
     ),
     _search(
         "grid_beam_search",
@@ -313,6 +323,11 @@ OPERATORS = (
         f"middle and ends included. {TIES}",
         "Tokens come from left to right, ends included; best score first.",
         special=SPECIAL,
-        sizes=(*LARGE, TIED, {"max_length": 20, "long_captions": True, "log_probs": "distinct"}),
+        sizes=(
+            *LARGE,
+            TIED,
+            ENDING,
+            {"max_length": 20, "long_captions": True, "log_probs": "distinct"},
+        ),
     ),
 )

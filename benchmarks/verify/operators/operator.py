@@ -48,12 +48,16 @@ SAME_GRADIENT = (
 
 PADDED_TOO = (
     *("strided", "same_array", "gradient_same_array", "gradient_used_twice", "inference"),
+    *(f"gradient_{name}" for name in ("huge", "large_scores")),
     *SAME_GRADIENT,
 )
 """Properties of single sequences that padded batches have too."""
 
 EXTREME = ("huge", "large_scores")
 """Regimes in which exponentials overflow."""
+
+GRADIENT_TOO = ("unlikely_words", "shifted")
+"""Special cases whose gradients are compared with differences too."""
 
 PADDING = (0.0, 1000.0, np.nan, np.inf)
 """Values in padded rows."""
@@ -231,11 +235,15 @@ class Operator:
             for name in SAME_GRADIENT if several else SAME_GRADIENT[1:]:
                 check = getattr(gradients, name)
                 yield Property(name, check, "", MIXED, (GRADIENT,), by, "tiled")
-            for name in EXTREME:
-                if name not in self.regimes:
+            for name in (*EXTREME, *GRADIENT_TOO):
+                if name in EXTREME and name in self.regimes:
+                    pins, what = {"regime": name}, REGIMES[name]
+                elif name in GRADIENT_TOO and name in self.special:
+                    pins, what = self.special[name]
+                else:
                     continue
-                words = f"the gradient is finite, and correct: {REGIMES[name]}"
-                check, pins = gradients.gradient_in_regime, {"regime": name}
+                words = f"the gradient is finite, and correct: {what}"
+                check = gradients.gradient_in_regime
                 yield Property(f"gradient_{name}", check, words, pins, (GRADIENT,), by, "no")
             low, check = {**by, "dtype": "float32"}, gradients.gradient_float32
             needs = (GRADIENT,)
@@ -297,7 +305,7 @@ class Operator:
                     meaning=f"of a padded batch: {one.description}",
                     pins={"empty": False, "padding": 1000.0, **one.pins},
                     needs=(*one.needs, BATCHES),
-                    large="no" if "uses" in one.settings else "tiled",
+                    large="no" if "uses" in one.settings or one.large == "no" else "tiled",
                 )
 
     def sample_case(self, draw: Draw) -> Case:
