@@ -302,7 +302,7 @@ def test_one_command_for_a_gpu_verifies_measures_ceilings_and_times(tmp_path, mo
         bound=1.0,
         passed=False,
     )
-    monkeypatch.setattr(case_records.table, "rows", lambda device, examples: iter([row]))
+    monkeypatch.setattr(case_records.table, "rows", lambda *_, **__: iter([row]))
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     taken = {"flops": 8, "operators": 1, "peak bytes": 8}
     monkeypatch.setattr(case_records.resources, "count", lambda *_: taken)
