@@ -259,7 +259,8 @@ def _not_run(
     yield Paragraph(
         f"**{rows.count(False)} of {len(rows)} rows of the other tables**: each table says why."
     )
-    left = [o.target for o in evaluate_targets(made) if not o.measured]
+    outcomes = evaluate_targets(made)
+    left = [o.target for o in outcomes if not o.measured]
     on_cpu = [target.what for target in left if target.device == "cpu"]
     if on_cpu:
         last = max((r.time for r in of_kind(made, Measured)), default="")[:10]
@@ -268,11 +269,13 @@ def _not_run(
         named = f"{len(on_cpu)} speed target{'s' * (len(on_cpu) > 1)} of a CPU"
         yield Paragraph(f"**{named}**{since}: {', '.join(on_cpu)}.")
     on_gpu = [target.what for target in left if target.device == "cuda"]
-    if on_gpu and not any(record.device.kind == "cuda" for record in of_kind(made, Measured)):
+    judged = [o.verdict for o in outcomes if o.evidence and o.target.device == "cuda"]
+    if judged:
+        met = f"{judged.count('met')} of {len(judged)} speed targets met"
+        rest = f"; not run: {', '.join(on_gpu)}" if on_gpu else ""
+        yield Paragraph(f"**[On a GPU](speed.html)**: {met}{rest}.")
+    elif on_gpu:
         yield Paragraph(
             f"**Everything on a GPU**: {len(on_gpu)} speed targets and the Triton kernels, which "
             "equal the oracle on Triton's interpreter; no GPU was at hand."
         )
-    elif on_gpu:
-        named = f"{len(on_gpu)} speed target{'s' * (len(on_gpu) > 1)} of a GPU"
-        yield Paragraph(f"**{named}**: {', '.join(on_gpu)}.")

@@ -1,4 +1,4 @@
-"""The first page's figure: targets that are ratios, on one thread of every processor."""
+"""The first page's figure: targets that are ratios, on one thread of every CPU."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from benchmarks.report.document import Figure
 
 
 def one_thread(outcomes: Sequence[TargetResult]) -> list[TargetResult]:
-    """The verdicts on one thread of every processor."""
-    return [o for o in outcomes if o.evidence and o.evidence[0].device.threads == 1]
+    """The verdicts on one thread of every CPU."""
+    return [o for o in outcomes if o.target.device == "cpu" and o.device.endswith(", 1 thread")]
 
 
 def headline(made: Sequence[Record]) -> list[Figure]:

@@ -44,7 +44,7 @@ def section(records: Sequence[Record]) -> Section:
                     operator,
                     implementation,
                     Value(f"{passed} of {len(of)}", [record], record.status),
-                    str(sum(row.cases for row in of)),
+                    Value(f"{sum(row.cases for row in of):,}", [record], record.status),
                     Folded("first failure", why, [record]) if why else "none",
                 ]
             )
