@@ -98,6 +98,7 @@ def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
     right, other = (s.masked_fill(hidden, low).softmax(-1) @ v for low in (-1e300, -1e4))
     found = right.detach() + other - other.detach()
     return linear(found.transpose(1, 2).flatten(2), parameters, "out")
+
 # equals_oracle: a sum of tiles is not rescaled where the maximum rises by more than 8
 def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
     hidden = torch.arange(Y.shape[1]) >= lengths[:, None]

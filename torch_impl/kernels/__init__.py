@@ -3,12 +3,12 @@
 ``static_expansion`` and ``dynamic_expansion`` are custom operators with fake implementations,
 autograd and FLOP formulas: they work under ``torch.compile``, ``torch.export``, autocast and
 ``FlopCounterMode``. ``unsupported`` tells why a call cannot use them. CUDA tensors run compiled;
-CPU tensors run in Triton's interpreter, inside ``interpreted`` only. Tiles are
-chosen by what the compiler reports (``launch``), not by timings.
+CPU tensors run in Triton's interpreter, inside ``interpreted`` only. Tiles are chosen by what the
+compiler reports (``launch``), not by timings.
 
 Both use W = R^bw R^fw (L x L) of each stream instead of F = R^fw V + E_B (N x d), with hand-derived
-gradients. M, its sums and their gradients are float32 whatever the dtype; operands of
-products are rounded to the dtype and accumulated in float32. Sums over rows, batches and tiles have
+gradients. M, its sums and their gradients are float32 at least; operands of products are rounded to
+the dtype and accumulated in float32 at least. Sums over rows, batches and tiles have
 a fixed order, without atomics, so that equal calls have equal results.
 
 Bytes that a program reads and writes, once each, for e bytes an entry of the dtype, 4 of float32:

@@ -46,15 +46,15 @@ SAME_GRADIENT = (
 )
 """Properties that compare a candidate's gradient with its own."""
 
+EXTREME = ("huge", "large_scores")
+"""Regimes in which exponentials overflow."""
+
 PADDED_TOO = (
     *("strided", "same_array", "gradient_same_array", "gradient_used_twice", "inference"),
-    *(f"gradient_{name}" for name in ("huge", "large_scores")),
+    *(f"gradient_{name}" for name in EXTREME),
     *SAME_GRADIENT,
 )
 """Properties of single sequences that padded batches have too."""
-
-EXTREME = ("huge", "large_scores")
-"""Regimes in which exponentials overflow."""
 
 GRADIENT_TOO = ("unlikely_words", "shifted")
 """Special cases whose gradients are compared with differences too."""
@@ -236,9 +236,9 @@ class Operator:
                 check = getattr(gradients, name)
                 yield Property(name, check, "", MIXED, (GRADIENT,), by, "tiled")
             for name in (*EXTREME, *GRADIENT_TOO):
-                if name in EXTREME and name in self.regimes:
+                if name in self.regimes:
                     pins, what = {"regime": name}, REGIMES[name]
-                elif name in GRADIENT_TOO and name in self.special:
+                elif name in self.special:
                     pins, what = self.special[name]
                 else:
                     continue
