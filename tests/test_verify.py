@@ -78,9 +78,10 @@ def test_a_wrong_torch_candidate_fails_where_it_is_wrong_and_its_case_pastes(cap
     of_values |= {"padded_same_objects"}
     of_values |= {"empty_sequence", "padded_gradient", "padded_float32", "padded_strided"}
     of_values |= {"padded_same_array", "padded_inference", "padded_gradient_used_twice"}
-    of_values |= {"padded_huge", "padded_large_scores", "padded_gradient_large_scores"}
-    of_values |= {"padded_bfloat16", "padded_float16"}
-    assert set(wrong) == of_values
+    of_values |= {"padded_huge", "padded_large_scores", "padded_bfloat16", "padded_float16"}
+    # a few cases, less those near a kink, which rounding decides: processors differ
+    by_chance = {"padded_gradient_huge", "padded_gradient_large_scores"}
+    assert of_values <= set(wrong) <= of_values | by_chance
     assert "lengths = np.array([1])" in wrong["padded_batch"]
     assert "output: error" in str(pasted(wrong["padded_batch"]))
 
