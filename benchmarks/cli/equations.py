@@ -40,7 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.errata:
         verified = operators()
         for entry in chosen:
-            entry["operators"] = verified.get((entry["paper"], entry["number"]), [])
+            of = entry["paper"], entry["number"]
+            entry["operators"] = verified.get(of, [])
+            entry["without_operator"] = WITHOUT_OPERATOR.get(of)
     if arguments.json:
         print(json.dumps(chosen, indent=2))
     elif arguments.errata:
@@ -68,7 +70,7 @@ def _print_paper(paper: str, chosen: list[dict[str, Any]]) -> None:
         print(ROW.format(label, entry["kind"] or "", ", ".join(said) or "as printed", names))
         for line in (*entry["formula"], *entry["properties"]):
             print(f"      {line}")
-        verified = ", ".join(entry["operators"]) or WITHOUT_OPERATOR.get((paper, number))
+        verified = ", ".join(entry["operators"]) or entry["without_operator"]
         if verified:
             print(f"      verify: {verified}")
         if entry["definition"]:

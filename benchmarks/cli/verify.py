@@ -274,9 +274,9 @@ LOWER = [name for name in UNITS if name != "float64"]
 CALLED = (
     "Arguments are passed by position, arrays as NumPy arrays, PyTorch tensors or JAX arrays, "
     "rates and other numbers as Python's: with arrays in float64 they must not be rounded to "
-    "float32. Arguments must not be changed, and nothing may be kept from one call to the next. "
-    f"Nor may a call change a global setting: {SETTINGS}. What a file sets when it is imported "
-    "holds for its calls, and is not judged.",
+    "float32. Mappings are in any order. Arguments must not be changed, and nothing may be kept "
+    f"from one call to the next. Nor may a call change a global setting: {SETTINGS}. "
+    "What a file sets when it is imported holds for its calls, and is not judged.",
     "JAX compiles every operation anew for each shape: its candidates take minutes, with --quick "
     "too. Derivatives are compiled as a whole, where no branch depends on values.",
     "A candidate runs in a process of its own. The oracle and all comparisons, of contiguous "

@@ -104,12 +104,15 @@ class Draw:
         """Odd multiples of 1/16 between -1 and 1, whose sums of products are seldom zero."""
         if self.regime == "off_grid":  # as on the grid, no vector is almost zero
             return self.random.uniform(1 / 16, 1, shape) * self.random.choice((-1.0, 1.0), shape)
-        values = (2.0 * self.random.integers(-8, 8, shape) + 1) / 16
+        values = self._nonzero(*shape)
         if self.regime == "zeros":
             values *= self.random.integers(0, 2, shape)
         if self.regime == "mixed":
             values *= 10.0 ** self.random.uniform(-6, 3, shape)
         return np.abs(values) if self.regime == "one_sign" else values
+
+    def _nonzero(self, *shape: int) -> Array:
+        return (2.0 * self.random.integers(-8, 8, shape) + 1) / 16
 
     def factor(self, regime: str) -> float:
         """The factor of what is in the thousands in a regime; 1 in others."""
@@ -126,6 +129,8 @@ class Draw:
         if self.regime == "tiny" and name.endswith("key"):
             scale = 2.0**-31
         weight, bias = scale * self.array(wide, narrow), scale * self.array(wide)
+        if self.regime == "zeros" and self.seed % 2:  # at a row of zeros ReLU has no kink
+            bias = scale * self._nonzero(wide)
         if self.regime == "large_scores" and name.endswith(("key", "vocabulary")):
             bias *= 2.0**14  # a key's bias b adds the same to all scores of a query q: q b
         if self.regime == "initial":

@@ -45,7 +45,10 @@ from reference.primitives import Array
 Directions = dict[Place, Array]
 """The direction of each array that moves, by its place."""
 
-SMALL, FEW = 4000, 12
+TINY = 2.0**-16
+"""Arrays of smaller numbers move by steps in proportion to them."""
+
+SMALL, FEW = 4000, 4
 """Entries of a case with gradients by single arrays, and how many of these."""
 
 
@@ -215,6 +218,18 @@ def gradient_in_regime(
         assert_derivative(found, differences(oracle, case, along), "gradient", least=least)
 
 
+def gradient_of_shifted(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
+) -> None:
+    """Millions added to all channels do not change the gradient."""
+    X, *rest = case
+    places = [place for place in float_arrays(case) if place[0] in by]
+    output = oracle(*case)
+    measured, weights = partial(flat_gradient, candidate, places), output_weights(np.shape(output))
+    with decidable(oracle, case, measured):
+        assert_same(measured((X + 2**22, *rest), weights), measured(case, weights), case, output)
+
+
 def gradient_float32(
     candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int], dtype: str
 ) -> None:
@@ -301,13 +316,14 @@ def directions(oracle: Function, case: Case, by: Sequence[int]) -> Directions:
     that is right along these directions alone would pass.
     """
     random = np.random.default_rng(crc32(np.asarray(oracle(*case)).tobytes()))
-    places = [place for place in float_arrays(case) if place[0] in by]
-    shapes = {place: get(case, place).shape for place in places}
-    return {
+
+    def direction(array: Array) -> Array:
         # in 16 bits, so that a step along it from numbers in the thousands is exact
-        place: random.choice((-1.0, 1.0), shape) * random.integers(2**15, 2**16, shape) / 2**16
-        for place, shape in shapes.items()
-    }
+        bits = random.integers(2**15, 2**16, array.shape) / 2**16
+        tiny = 2.0 ** np.round(np.log2(scale(array))) if scale(array) < TINY else 1.0
+        return tiny * random.choice((-1.0, 1.0), array.shape) * bits
+
+    return {place: direction(get(case, place)) for place in float_arrays(case) if place[0] in by}
 
 
 def differences(oracle: Function, case: Case, along: Directions) -> float:

@@ -4,6 +4,7 @@ from tests.mutants.argument_slips import ARGUMENTS
 from tests.mutants.batch_slips import BATCHES
 from tests.mutants.cheats import mutants_of
 from tests.mutants.crossed_slips import CROSSED
+from tests.mutants.digit_slips import DIGITS
 from tests.mutants.precision_slips import PRECISION
 from tests.mutants.recurrent_gradient_slips import RECURRENT_GRADIENTS
 
@@ -387,4 +388,5 @@ GRADIENTS = [
     *CROSSED,
     *PRECISION,
     *ARGUMENTS,
+    *DIGITS,
 ]

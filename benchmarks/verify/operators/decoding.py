@@ -72,8 +72,9 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
     rare = 64 * draw.flag("long_captions") * (np.arange(shape[-1]) == end)
     numbers = draw.choose("log_probs", ("distinct", "impossible", "ties"))
     if numbers == "ties":
-        return -draw.random.integers(1, 4, shape) / 2 - rare
-    table = -draw.random.integers(1, 2**22, shape) / 2**20 - rare
+        return -draw.random.integers(0, 4, shape) / 2 - rare
+    # sums of 40 words are exact in float64, but not in float32
+    table = -draw.random.integers(1, 2**42, shape) / 2**40 - rare
     if numbers == "sorted":  # the likeliest first words are neighbours, and one follows each
         table[..., 1:, :, :] = 64 * (table - table.max(-1, keepdims=True))[..., 1:, :, :]
         return np.roll(np.sort(table), draw.random.integers(shape[-1]), axis=-1)

@@ -56,8 +56,8 @@ PADDED_TOO = (
 )
 """Properties of single sequences that padded batches have too."""
 
-GRADIENT_TOO = ("unlikely_words", "shifted")
-"""Special cases whose gradients are compared with differences too."""
+GRADIENT_TOO = ("zeros", "tiny", "unlikely_words", "shifted")
+"""Other regimes and special cases whose gradients are compared with differences."""
 
 PADDING = (0.0, 1000.0, np.nan, np.inf)
 """Values in padded rows."""
@@ -309,8 +309,15 @@ class Operator:
                 )
 
     def sample_case(self, draw: Draw) -> Case:
-        """The case, rounded to a chosen dtype if ``draw`` has a pin for it."""
+        """The case, rounded to a chosen dtype if ``draw`` has a pin for it.
+
+        Mappings are in one order or the reverse, so that nothing depends on it.
+        """
         case = self.case(draw)
+        if any(isinstance(value, Mapping) for value in case) and draw.flag("reversed_order"):
+            case = tuple(
+                _in_reverse(value) if isinstance(value, Mapping) else value for value in case
+            )
         return rounded(case, draw.choose("dtype", FLOATS)) if "dtype" in draw.pins else case
 
     def batched(self, padding: str = "lengths") -> Operator:
@@ -351,3 +358,7 @@ class Operator:
                 mask = np.where((mask & ~hole).any(1, keepdims=True), mask & ~hole, mask)
         batch[-1][~mask] = padding
         return *batch, *case[self.sequences :], mask if name == "mask" else lengths
+
+
+def _in_reverse(values: Mapping[str, Any]) -> dict[str, Any]:
+    return dict([*values.items()][::-1])

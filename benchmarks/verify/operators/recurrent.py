@@ -122,7 +122,7 @@ def steepen(draw: Draw, weight: Array) -> None:
 def _zoneouts(draw: Draw) -> Case:
     d = channels(draw)
     X, parameters = _sequence(draw, d)
-    z_h, z_c = draw.random.integers(0, 17, (2, len(X), d)) / 16
+    z_h, z_c = draw.random.integers(0, 66, (2, len(X), d)) / 65
     kept = draw.choose("kept", ("both",))
     z_h, z_c = z_h * (kept != "c"), z_c * (kept != "h")
     return X, parameters, z_h, z_c

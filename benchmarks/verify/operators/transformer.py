@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks.verify import properties
+from benchmarks.verify import gradients, properties
 from benchmarks.verify.cases import Array, Case
 from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.operators import attention, expansion
-from benchmarks.verify.operators.operator import NORMAL_RANGE, UNEVEN, Operator, Property
+from benchmarks.verify.operators.operator import (
+    GRADIENT,
+    NORMAL_RANGE,
+    UNEVEN,
+    Operator,
+    Property,
+)
 from reference import primitives, transformer
 from reference.primitives import Integers, Parameters
 
@@ -211,6 +217,14 @@ OPERATORS = (
         conventions=(NORM,),
         special={"one_channel": ({"d": 1}, "a single channel, of no variance"), **SHIFTED},
         regimes=("zeros", "huge"),
+        extra_properties=(
+            Property(
+                "gradient_of_shifted",
+                gradients.gradient_of_shifted,
+                needs=(GRADIENT,),
+                settings={"by": (0, 1)},
+            ),
+        ),
         by=("X", "parameters"),
         sizes=({"L": 144, "d": 512}, {"L": 17, "d": UNEVEN}, {"L": 48 * 144, "d": 40}),
     ),
