@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, redirect_stderr
@@ -159,6 +159,43 @@ def _stop(pool: ProcessPoolExecutor) -> None:
         process.join()
 
 
+@contextmanager
+def submitted(
+    calls: Iterable[Callable[[], Any]],
+    workers: int,
+    initialise: Callable[[], object] | None = None,
+) -> Iterator[list[Future[Any]]]:
+    """The results to be of calls in worker processes of one thread each, in order.
+
+    Leaving the block by an exception, Ctrl-C among them, ends the processes and what they started.
+
+    Args:
+        calls: functions that pickle.
+        workers: number of processes.
+        initialise: a module-level function, called once in each process.
+    """
+    with unwound_by_signals():
+        with _ctrl_c_held():  # on its own: starting it unblocks Ctrl-C for later children
+            resource_tracker.ensure_running()
+        pool: ProcessPoolExecutor | None = None
+        ended = False
+        try:
+            with _ctrl_c_held():
+                context = multiprocessing.get_context("forkserver")
+                context.set_forkserver_preload(["torch"])  # takes seconds to import
+                given = dict(os.environ), initialise, get_temp_dir()
+                pool = ProcessPoolExecutor(workers, context, _start_worker, given)
+                futures = [pool.submit(call) for call in calls]
+            yield futures
+            ended = True
+        finally:
+            with _ctrl_c_held():
+                if pool and ended:
+                    pool.shutdown()
+                elif pool:
+                    _stop(pool)
+
+
 def run_all(
     jobs: Sequence[Job],
     path: Path,
@@ -178,35 +215,19 @@ def run_all(
     Raises:
         InputError: a process was killed, for example out of memory.
     """
-    with unwound_by_signals():
-        with _ctrl_c_held():  # on its own: starting it unblocks Ctrl-C for later children
-            resource_tracker.ensure_running()
-        workers = max(1, min(at_most or os.cpu_count() or 1, len(jobs)))
-        pool: ProcessPoolExecutor | None = None
-        pending: dict[Future[list[Record]], Job] | None = None
-        try:
-            with _ctrl_c_held():
-                context = multiprocessing.get_context("forkserver")
-                context.set_forkserver_preload(["torch"])  # takes seconds to import
-                given = dict(os.environ), initialise, get_temp_dir()
-                pool = ProcessPoolExecutor(workers, context, _start_worker, given)
-                pending = {pool.submit(job.run): job for job in jobs}
-            while pending:
-                done, _ = wait(pending, return_when=FIRST_COMPLETED)
-                for future in done:
-                    job = pending.pop(future)
-                    try:
-                        new = future.result()
-                    except BrokenProcessPool:
-                        raise InputError(
-                            f"{job.name}, or what ran beside it, was killed: expected memory for "
-                            f"{workers} at a time"
-                        ) from None
-                    records.append(new, path, once=True)
-                    yield job, new
-        finally:
-            with _ctrl_c_held():
-                if pool and (pending or pending is None):
-                    _stop(pool)
-                elif pool:
-                    pool.shutdown()
+    workers = max(1, min(at_most or os.cpu_count() or 1, len(jobs)))
+    with submitted([job.run for job in jobs], workers, initialise) as futures:
+        pending = dict(zip(futures, jobs, strict=True))
+        while pending:
+            done, _ = wait(pending, return_when=FIRST_COMPLETED)
+            for future in done:
+                job = pending.pop(future)
+                try:
+                    new = future.result()
+                except BrokenProcessPool:
+                    raise InputError(
+                        f"{job.name}, or what ran beside it, was killed: expected memory for "
+                        f"{workers} at a time"
+                    ) from None
+                records.append(new, path, once=True)
+                yield job, new

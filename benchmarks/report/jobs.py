@@ -25,7 +25,7 @@ from benchmarks.papers.expansionnet_v2 import on_scenes
 from benchmarks.papers.experiment import Experiment, Place, RowRun
 from benchmarks.papers.lstm_readonly import read_only
 from benchmarks.papers.middle_out import captions as middle_out
-from benchmarks.perf import case_records
+from benchmarks.perf import case_records, threads
 from benchmarks.perf.flops import parameters, table_vi
 from benchmarks.perf.roofline import training_time
 from benchmarks.records import Record
@@ -119,7 +119,8 @@ def record_equations(key: str) -> list[Record]:
 
 def verify(key: str, examples: int) -> list[Record]:
     """Verify every implementation on the CPU, each property on ``examples`` cases."""
-    return [case_records.verify(torch.device("cpu"), examples, key=key, row="cpu")]
+    cpu, processes = torch.device("cpu"), threads.usable()
+    return [case_records.verify(cpu, examples, key=key, row="cpu", processes=processes)]
 
 
 def keyed(key: str, make: Callable[..., list[Record]], *given: Any) -> list[Record]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 
+from benchmarks import workers
 from benchmarks.kinds import Verified
 from benchmarks.verify.candidate import BaseCandidate
 from benchmarks.verify.conformance import (
@@ -56,10 +55,11 @@ def rows(
         return
     parts = {number: _parts(OPERATORS[each.operator]) for number, each in chosen}
     jobs = [(number, part) for number, few in parts.items() for part in few]
-    with ProcessPoolExecutor(processes, get_context("forkserver")) as pool:
-        done = pool.map(test, jobs)
+    with workers.submitted([partial(test, job) for job in jobs], processes) as futures:
+        done = iter(futures)
         for number, each in chosen:
-            yield from _rows(each, device, [v for _ in parts[number] for v in next(done)])
+            found = [verdict for _ in parts[number] for verdict in next(done).result()]
+            yield from _rows(each, device, found)
 
 
 def _parts(operator: Operator) -> list[tuple[str, ...]]:
