@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from functools import partial
 from pathlib import Path
 
-from benchmarks.verify.conformance import FAILED
+from benchmarks import workers
+from benchmarks.perf import threads
+from benchmarks.verify.conformance import FAILED, Verdict
 from tests.mutants import right
 from tests.mutants.cheats import CHEATS
 from tests.mutants.gradient_slips import GRADIENTS
-from tests.mutants.mutant import EXAMPLES, caught
+from tests.mutants.mutant import EXAMPLES, Mutant, caught
 from tests.mutants.slips import SLIPS
 
 CASES = 100
@@ -34,25 +37,31 @@ def main() -> int:
     chosen = [*SLIPS, *CHEATS, *GRADIENTS][:: arguments.every]
     if arguments.names:
         chosen = [m for m in chosen if any(name in m.name for name in arguments.names)]
-    missed, lines = [], []
-    for mutant in chosen:
-        if arguments.list:
+    if arguments.list:
+        for mutant in chosen:
             print(f"{mutant.caught_by:<20} {mutant.name}")
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            found = caught(mutant, Path(folder), arguments.seed)
-        verdict = mutant.caught_by if found.status == FAILED else "MISSED"
-        took = f"{found.seconds:5.1f}"
-        lines.append(f"| {mutant.operator} | {mutant.slip} | {verdict} | {took.strip()} |")
-        print(f"{verdict:<20} {took} s  {mutant.name}: {found.message[:110]}", flush=True)
-        if found.status != FAILED:
-            missed.append(mutant.name)
-    if not arguments.list:
-        said = f"{len(chosen) - len(missed)} of {len(chosen)} mutants caught"
-        print(said)
-        if arguments.table:
-            _write(arguments.table, MUTANTS.format(said=said), lines)
+        return 0
+    missed, lines = [], []
+    calls = [partial(_caught, mutant, arguments.seed) for mutant in chosen]
+    with workers.submitted(calls, threads.usable()) as verdicts:
+        for mutant, verdict_to_be in zip(chosen, verdicts, strict=True):
+            found = verdict_to_be.result()
+            verdict = mutant.caught_by if found.status == FAILED else "MISSED"
+            took = f"{found.seconds:5.1f}"
+            lines.append(f"| {mutant.operator} | {mutant.slip} | {verdict} | {took.strip()} |")
+            print(f"{verdict:<20} {took} s  {mutant.name}: {found.message[:110]}", flush=True)
+            if found.status != FAILED:
+                missed.append(mutant.name)
+    said = f"{len(chosen) - len(missed)} of {len(chosen)} mutants caught"
+    print(said)
+    if arguments.table:
+        _write(arguments.table, MUTANTS.format(said=said), lines)
     return int(bool(missed))
+
+
+def _caught(mutant: Mutant, seed: int) -> Verdict:
+    with tempfile.TemporaryDirectory() as folder:
+        return caught(mutant, Path(folder), seed)
 
 
 MUTANTS = """# Wrong candidates

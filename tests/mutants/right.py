@@ -10,9 +10,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks import workers
+from benchmarks.perf import threads
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.conformance import FAILED, Verdict, conformance_test, takes_arrays
 from benchmarks.verify.operators import OPERATORS
@@ -58,6 +61,11 @@ class Right:
     where: str
     function: Callable[..., Any]
     framework: str
+
+    @property
+    def name(self) -> str:
+        """Operator, place and framework."""
+        return f"{self.operator} | {self.where} | {self.framework}"
 
     def candidate(self) -> Candidate:
         """It, in this process."""
@@ -105,27 +113,34 @@ def runs(
 ) -> Iterator[dict[str, Any]]:
     """The runs that the file ``out`` has, and a run of each by each seed that it has not.
 
-    Every ``large_every``th seed has large cases too.
+    Every ``large_every``th seed has large cases too. Runs are side by side, one on each core.
     """
     path = Path(out or os.devnull)
     known = [*map(json.loads, path.read_text().splitlines())] if path.is_file() else []
     yield from known
     done = {(run["of"], run["seed"]) for run in known}
-    for seed, one in itertools.product(range(seeds), chosen):
-        of = f"{one.operator} | {one.where} | {one.framework}"
-        if (of, seed) in done:
-            continue
-        began, cases = time.process_time(), Counter[str]()
-        found = one.verdicts(seed, examples, only, seed % large_every == 0)
-        dtypes = {prop.name: prop.dtype for prop in OPERATORS[one.operator].properties}
-        for verdict in found:
-            cases[dtypes[verdict.name]] += verdict.cases
-        failed = [f"{v.name}: {v.message}" for v in found if v.status == FAILED]
-        seconds = round(time.process_time() - began, 2)
-        run = {"of": of, "seed": seed, "cases": cases, "failed": failed, "seconds": seconds}
-        with path.open("a") as file:
-            file.write(json.dumps(run) + "\n")
-        yield run
+    left = [
+        partial(_run, one.name, seed, examples, only, seed % large_every == 0)
+        for seed, one in itertools.product(range(seeds), chosen)
+        if (one.name, seed) not in done
+    ]
+    with workers.submitted(left, threads.usable()) as found:
+        for run in (future.result() for future in found):
+            with path.open("a") as file:
+                file.write(json.dumps(run) + "\n")
+            yield run
+
+
+def _run(of: str, seed: int, examples: int, only: Sequence[str], large: bool) -> dict[str, Any]:
+    one = next(one for one in (*candidates(), *ours()) if one.name == of)
+    began, cases = time.process_time(), Counter[str]()
+    found = one.verdicts(seed, examples, only, large)
+    dtypes = {prop.name: prop.dtype for prop in OPERATORS[one.operator].properties}
+    for verdict in found:
+        cases[dtypes[verdict.name]] += verdict.cases
+    failed = [f"{v.name}: {v.message}" for v in found if v.status == FAILED]
+    seconds = round(time.process_time() - began, 2)
+    return {"of": of, "seed": seed, "cases": cases, "failed": failed, "seconds": seconds}
 
 
 def said(found: Sequence[dict[str, Any]]) -> str:
