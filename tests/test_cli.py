@@ -277,7 +277,7 @@ def test_ctrl_c_in_a_finaliser_is_not_lost():
         "class Finalised:\n"
         "    def __del__(self): signal.raise_signal(signal.SIGINT)\n"
         "from benchmarks.cli import equations\n"
-        "equations.run = lambda _: [Finalised()].clear() or time.sleep(30) or 0\n" + EQUATIONS
+        "equations.run = lambda _: [Finalised()].clear() or time.sleep(1) or 0\n" + EQUATIONS
     )
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "captionbench: interrupted\n"
