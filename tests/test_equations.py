@@ -231,7 +231,7 @@ def test_the_command_as_json_is_a_list_of_entries(capsys):
     for entry in listed:
         assert set(entry) == {
             *("paper", "number", "formula", "kind", "definition", "notes"),
-            *("oracle", "counterpart", "properties", "operators"),
+            *("oracle", "counterpart", "properties", "operators", "without_operator"),
         }
     (misprint,) = listed[10]["notes"]
     assert misprint["kind"] == "erratum"

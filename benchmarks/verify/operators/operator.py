@@ -236,7 +236,8 @@ class Operator:
                 check = getattr(gradients, name)
                 yield Property(name, check, "", MIXED, (GRADIENT,), by, "tiled")
             for name in (*EXTREME, *GRADIENT_TOO):
-                if name in self.regimes:
+                # of expansions, whose ReLU has a kink at scores of zero, those that are tiny
+                if name in self.regimes and not (name == "zeros" and "tiny" in self.regimes):
                     pins, what = {"regime": name}, REGIMES[name]
                 elif name in self.special:
                     pins, what = self.special[name]
