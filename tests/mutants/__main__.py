@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from functools import partial
 from pathlib import Path
 
 from benchmarks import workers
 from benchmarks.perf import threads
-from benchmarks.verify.conformance import FAILED, Verdict
+from benchmarks.verify.conformance import FAILED
 from tests.mutants import right
 from tests.mutants.cheats import CHEATS
 from tests.mutants.gradient_slips import GRADIENTS
-from tests.mutants.mutant import EXAMPLES, Mutant, caught
+from tests.mutants.mutant import EXAMPLES, caught
 from tests.mutants.slips import SLIPS
 
 CASES = 100
@@ -42,7 +41,7 @@ def main() -> int:
             print(f"{mutant.caught_by:<20} {mutant.name}")
         return 0
     missed, lines = [], []
-    calls = [partial(_caught, mutant, arguments.seed) for mutant in chosen]
+    calls = [partial(caught, mutant, seed=arguments.seed) for mutant in chosen]
     with workers.submitted(calls, threads.usable()) as verdicts:
         for mutant, verdict_to_be in zip(chosen, verdicts, strict=True):
             found = verdict_to_be.result()
@@ -57,11 +56,6 @@ def main() -> int:
     if arguments.table:
         _write(arguments.table, MUTANTS.format(said=said), lines)
     return int(bool(missed))
-
-
-def _caught(mutant: Mutant, seed: int) -> Verdict:
-    with tempfile.TemporaryDirectory() as folder:
-        return caught(mutant, Path(folder), seed)
 
 
 MUTANTS = """# Wrong candidates

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 
 from benchmarks.verify.conformance import Verdict, conformance_test, resolve
@@ -77,13 +79,14 @@ class Mutant:
         return next(module for module in modules if self.operator in vars(module))
 
 
-def caught(mutant: Mutant, folder: Path, seed: int = 0) -> Verdict:
-    """The verdict of the property that must catch a mutant."""
-    path = folder / "mutant.py"
-    path.write_text(mutant.text())
-    operator = OPERATORS[mutant.operator]
-    where, limits = f"{path}:{mutant.operator}", Limits(seconds=3.0)
-    with resolve(where, operator, mutant.framework, limits=limits) as candidate:
+def caught(mutant: Mutant, folder: Path | None = None, seed: int = 0) -> Verdict:
+    """The verdict of the property that must catch a mutant, which is written to a folder."""
+    operator, limits = OPERATORS[mutant.operator], Limits(seconds=3.0)
+    with ExitStack() as stack:
+        path = (folder or Path(stack.enter_context(TemporaryDirectory()))) / "mutant.py"
+        path.write_text(mutant.text())
+        where = f"{path}:{mutant.operator}"
+        candidate = stack.enter_context(resolve(where, operator, mutant.framework, limits=limits))
         (verdict,) = conformance_test(
             operator, candidate, examples=EXAMPLES, seed=seed, only=(mutant.caught_by,)
         )
