@@ -322,6 +322,7 @@ def check(
         AssertionError: a property failed; the message has the smallest failing case.
         InputError: there is no such operator, or the candidate cannot be called as one.
     """
+    __tracebackhide__ = True  # pytest shows the message and the test, not these lines
     claimed = get_operator(operator)
     seed = new_seed() if seed is None else seed
     with resolve(candidate, claimed, framework, device, limits) as isolated:

@@ -3,8 +3,9 @@
 ``layout`` is the memory layout: "plain" (contiguous), "broadcast" (stride zero along each axis on
 which all entries are equal), or one of ``VIEWS``: "strided" (every second entry of a larger array),
 "columns" (the last entries of each row of a larger array), "transposed" (strides in reverse order)
-or "offset" (contiguous, from the second entry of a larger array on, so not aligned); or plain
-within one of PyTorch's modes without gradients, ``INFERENCE``.
+or "offset" (contiguous, from the second entry of a larger array on, so not aligned). One of
+PyTorch's modes without gradients, ``INFERENCE``, may follow, or stand for "plain" in it. Of a
+gradient it may be "computed": arguments that are results of operations, no leaves.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class NumPy:
 
     def from_numpy(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
         """Convert a NumPy array, also a 16-bit one; without ``copy`` only if needed."""
+        layout = layout.partition(" ")[0]
         if layout == "broadcast":
             return np.broadcast_to(array[_distinct(array)].copy(), array.shape)
         if layout in VIEWS and array.ndim:
@@ -124,7 +126,7 @@ class Torch(NumPy):
             raise InputError(f"device {device!r}: PyTorch cannot use it: {reason}") from error
 
     def from_numpy(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
-        torch = self.torch
+        torch, layout = self.torch, layout.partition(" ")[0]
         array = super().from_numpy(array, copy=copy)
         if array.dtype.kind == "V":  # bfloat16: PyTorch has no conversion from the extension type
             tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
@@ -176,8 +178,12 @@ class Torch(NumPy):
         layout: str = "plain",
         then: Sequence[Any] | None = None,
     ) -> list[Any]:
-        for place in places:
-            get(case, place).requires_grad_()
+        leaves = [get(case, place) for place in places]
+        for leaf in leaves:
+            leaf.requires_grad_()
+        if layout == "computed":
+            clone = self.torch.methods.clone
+            case = replaced(case, dict(zip(places, map(clone, leaves), strict=True)))
         outputs = [loss(*case) for _ in range(uses)]
         output, *_ = (self.to_numpy(one) for one in outputs)  # raises if one is not a tensor
         frozen = _tensors(case, self.torch.is_tensor)
@@ -197,7 +203,6 @@ class Torch(NumPy):
         def backward() -> list[Any]:
             if outputs:
                 self.torch.backward(outputs, [upstream] * len(outputs), retain_graph=uses > 1)
-            leaves = [get(case, place) for place in places]
             found = [(x, grad.__get__(x)) for x in leaves]
             for x in leaves:
                 grad.__set__(x, None)
@@ -213,7 +218,8 @@ class Torch(NumPy):
         return [*gradients, output]
 
     def mode(self, layout: str) -> AbstractContextManager[Any]:
-        mode: Any = getattr(self.torch, layout) if layout in INFERENCE else contextlib.nullcontext
+        name = layout.rpartition(" ")[2]
+        mode: Any = getattr(self.torch, name) if name in INFERENCE else contextlib.nullcontext
         return mode()
 
     def share_memory(self, one: Any, other: Any) -> bool:

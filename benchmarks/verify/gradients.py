@@ -101,9 +101,9 @@ def gradient_of_some(
 def gradient_strided(
     candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
 ) -> None:
-    """Views as arrays and upstream gradients, or one expanded row, give the same gradient."""
+    """Views as arrays and upstream gradients, results, or one row, give the same gradient."""
     places = [place for place in float_arrays(case) if place[0] in by]
-    layouts = ({"layout": layout} for layout in VIEWS)
+    layouts = ({"layout": layout} for layout in (*VIEWS, "computed"))
     assert_same_gradients(candidate, oracle, case, places, *layouts)
     first = get(case, places[0])
     expanded = replaced(case, {places[0]: np.broadcast_to(first[:1], first.shape).copy()})
@@ -132,26 +132,29 @@ def gradient_after_other(
     assert_same_gradients(candidate, oracle, case, places, then)
 
 
-def gradient_same_array(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
+def gradient_same_array(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
+) -> None:
     """With one array for the first two arguments its gradient is the sum of theirs."""
     _, Y, *rest = case
-    first, second = (place for place in float_arrays(case) if place[0] in (0, 1))
-    weights = output_weights(np.shape(oracle(Y, Y, *rest)))
+    first, second = (place for place in float_arrays(case) if place[0] in by)
+    output = oracle(Y, Y, *rest)
+    weights = output_weights(np.shape(output))
     parts, _ = candidate.gradient((Y, Y.copy(), *rest), weights, [first, second])
     whole, _ = candidate.gradient((Y, Y, *rest), weights, [first])
-    assert_derivative(whole[0], parts[0] + parts[1], "gradient")
+    assert_same(whole[0], parts[0] + parts[1], case, output)
 
 
 def gradient_scaled(
     candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
 ) -> None:
-    """A larger or smaller upstream gradient gives as much more or less gradient."""
+    """A larger, smaller or negative upstream gradient gives as much more or less gradient."""
     places = [place for place in float_arrays(case) if place[0] in by]
     measured = partial(flat_gradient, candidate, places)
     output = oracle(*case)
     upstream = output_weights(np.shape(output))
     plain = measured(case, upstream)
-    for factor in (2.0**17, 2.0**-27):
+    for factor in (-(2.0**17), 2.0**-27):
         found = measured(case, factor * upstream) / factor
         with decidable(oracle, case, measured):
             assert_same(found, plain, case, output)
@@ -205,6 +208,17 @@ def assert_same(found: Array, expected: Array, case: Case, output: Any) -> None:
     """
     least = FLOAT64 / DIFFERENCES * scale(output)
     assert_derivative(found, expected, "gradient", dtype_of(case), least)
+
+
+def finite_in_float32(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
+) -> None:
+    """In float32 the output and the gradient are finite."""
+    places = [place for place in float_arrays(case) if place[0] in by]
+    upstream = output_weights(np.shape(oracle(*rounded(case, "float64"))))
+    gradient, output = candidate.gradient(case, upstream, places)
+    assert np.isfinite(output).all(), "the output is not finite"
+    assert np.isfinite(_flat(gradient)).all(), "the gradient is not finite"
 
 
 def gradient_in_regime(

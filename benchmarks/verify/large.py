@@ -15,8 +15,8 @@ from benchmarks.verify.operators.operator import FLOATS, Operator, Property
 TILED = 33
 """A size that is no multiple of tiles of 16 and 32."""
 
-EVEN = 128
-"""A size that is a multiple of tiles."""
+EVEN, ODD = 128, 96
+"""Sizes that are multiples of tiles, an even and an odd one of 32."""
 
 MODERATE = 200
 """Maximum of a size in cases where all sizes are large."""
@@ -55,6 +55,8 @@ class Sizes:
                     found.setdefault(name, set()).update(values)
         self.values = {name: sorted(values) for name, values in sorted(found.items())}
         self.most = {name: values[-1] for name, values in self.values.items()}
+        for name in self.values.keys() & {*operator.lengths}:  # an odd number of whole tiles
+            self.values[name] = sorted({*self.values[name], ODD})
         of_length = self.values.get(operator.lengths[0], [])
         self.longest = max((x for x in of_length if x <= MODERATE), default=1)
         flags = small[0].flags - {"empty", "holes", *prop.pins}

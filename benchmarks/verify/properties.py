@@ -79,19 +79,37 @@ def equals_oracle(
 
 def gated(candidate: BaseCandidate, oracle: Function, case: Case, *, of: Sequence[int]) -> None:
     """The result equals the oracle's, up to the rounding of values that a gate suppresses."""
-    assert_gated(candidate(*case), oracle, case, of)
+    for layout in ("plain", *gradientless(candidate, "")):
+        assert_gated(candidate(*case, layout=layout), oracle, case, of)
+
+
+def gradientless(candidate: BaseCandidate, *layouts: str) -> tuple[str, ...]:
+    """PyTorch's modes without gradients, each with the layouts; none for other frameworks."""
+    if candidate.framework != "torch":
+        return ()
+    return tuple(f"{layout} {mode}".strip() for layout in layouts for mode in INFERENCE)
 
 
 def strided(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Arrays that are not contiguous, or not aligned, give the same result."""
-    for layout in VIEWS:
-        assert_equals_oracle(candidate(*case, layout=layout), oracle, case, limit)
+    layouts = *VIEWS, *gradientless(candidate, "strided", "offset")
+    results = [candidate(*case, layout=layout) for layout in layouts]
+    assert_all_equal_oracle(results, oracle, case, limit)
 
 
 def every_layout(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """The result equals the oracle's, of contiguous arrays and of views."""
-    for layout in ("plain", *VIEWS):
-        assert_equals_oracle(candidate(*case, layout=layout), oracle, case, limit)
+    layouts = "plain", *VIEWS, *gradientless(candidate, "", "strided")
+    results = [candidate(*case, layout=layout) for layout in layouts]
+    assert_all_equal_oracle(results, oracle, case, limit)
+
+
+def low_batch(candidate: Batched, oracle: Function, case: Case, *, limit: float) -> None:
+    """Each sequence has the same output as on its own, and an empty one finite numbers."""
+    empty = ~valid_rows(case[-1], max(case[-1].max(), 1)).any(1)
+    everything = candidate.candidate(*case, keyword=candidate.padding)
+    assert np.isfinite(everything[empty]).all(), "not finite"
+    every_layout(candidate, oracle, case, limit=limit)
 
 
 def inference(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
@@ -104,7 +122,8 @@ def every_mode(
     candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float = 1.0
 ) -> None:
     """The result equals the oracle's, also under PyTorch's no_grad and inference_mode."""
-    results = [candidate(*case, layout=layout) for layout in ("plain", *INFERENCE)]
+    layouts = "plain", *gradientless(candidate, "")
+    results = [candidate(*case, layout=layout) for layout in layouts]
     assert_all_equal_oracle(results, oracle, case, limit)
 
 
@@ -112,7 +131,7 @@ def same_array(candidate: BaseCandidate, oracle: Function, case: Case, *, limit:
     """One array for the first two arguments gives the same result as two equal ones."""
     _, Y, *rest = case
     case = Y, Y, *rest
-    assert_equals_oracle(candidate(*case), oracle, case, limit)
+    every_mode(candidate, oracle, case, limit=limit)
 
 
 def broadcast(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
@@ -199,9 +218,10 @@ def token_order(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
 
 def finite(candidate: Batched, oracle: Function, case: Case, *, limit: float) -> None:
     """An empty sequence gives finite numbers, and does not change the others of its batch."""
-    everything = candidate.candidate(*case, keyword=candidate.padding)
-    assert np.isfinite(everything).all(), "not finite"
-    assert_equals_oracle(candidate(*case), oracle, case, limit)
+    for layout in ("plain", *gradientless(candidate, "")):
+        everything = candidate.candidate(*case, keyword=candidate.padding, layout=layout)
+        assert np.isfinite(everything).all(), "not finite"
+    every_mode(candidate, oracle, case, limit=limit)
 
 
 def same_hypotheses(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
@@ -276,6 +296,7 @@ class Batched(BaseCandidate):
     ) -> None:
         """See ``batched_oracle``; ``padding`` is the name of the last argument."""
         self.candidate, self.rows, self.empty, self.padding = candidate, rows, empty, padding
+        self.framework = candidate.framework
 
     def _call(self, case: list[Any], layout: str, _: str, reuse: bool) -> Any:
         return self._valid(self.candidate._call(case, layout, self.padding, reuse), case[-1])
@@ -332,6 +353,7 @@ class BatchOfOne(BaseCandidate):
     def __init__(self, candidate: BaseCandidate, sequences: int, padding: str = "lengths") -> None:
         """See ``batched_oracle``."""
         self.candidate, self.sequences, self.padding = candidate, sequences, padding
+        self.framework = candidate.framework
 
     def _batch(self, case: Sequence[Any]) -> list[Any]:
         batch = each_once(lambda array: array[None], case[: self.sequences])

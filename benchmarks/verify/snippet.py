@@ -183,6 +183,8 @@ def _array(array: np.ndarray[Any, Any]) -> str:
         dtype = ""
     elif array.dtype.kind == "V":  # bfloat16
         dtype, array = ", numpy_dtype('bfloat16')", array.astype(np.float64)
+    if not array.size:  # its list would have neither its shape nor its dtype
+        return f"np.zeros({array.shape}{dtype or f', dtype=np.{array.dtype}'})"
     for number, name in ((0, "zeros"), (1, "ones")):
         if floats and array.size > 1 and (array == number).all():
             return f"np.{name}({array.shape}{dtype})"

@@ -72,6 +72,9 @@ MODE_CASES: dict[str, tuple[dict[str, Any], str]] = {
     "small": ({"magnitude": 2.0**-20}, "states near zero"),
 }
 
+COSINE = (
+    "The cosine distance is 1 - cos, from 0 to 2; nothing is added to norms, which may be small."
+)
 MODES = "U, V: (N, d), the last hidden state of N images in training and in inference mode."
 
 OPERATORS = (
@@ -121,7 +124,7 @@ OPERATORS = (
         auto_reconstructor.mean_centroid_distance,
         _modes,
         {"arnet": (10, 11)},
-        conventions=("The cosine distance is 1 - cos, from 0 to 2.",),
+        conventions=(COSINE,),
         special=MODE_CASES,
         by=("U", "V"),
         sizes=MANY_IMAGES,
@@ -134,7 +137,7 @@ OPERATORS = (
         auto_reconstructor.point_wise_distance,
         _modes,
         {"arnet": (10, 12)},
-        conventions=("The cosine distance is 1 - cos, from 0 to 2.",),
+        conventions=(COSINE,),
         special=MODE_CASES,
         by=("U", "V"),
         sizes=MANY_IMAGES,

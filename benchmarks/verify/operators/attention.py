@@ -98,7 +98,9 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
             Property(
                 "gradient_same_array",
                 gradients.gradient_same_array,
+                pins=MIXED,
                 needs=(GRADIENT, TORCH),
+                settings={"by": (0, 1)},
                 large="tiled",
             ),
         ),
@@ -110,6 +112,7 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
         holes={"causal": False},  # with holes, causal masking is not defined
         gates=("X", "Y") if aoa else None,
         batch=48,
+        batches=({"B": 9, "M": 1, "N": 144},),
         sizes=(
             {"M": 20, "N": 144, "num_heads": 8, "d_k": 16},
             {"M": 1, "N": 144, "num_heads": 8, "d_k": 16},

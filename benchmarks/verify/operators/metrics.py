@@ -29,8 +29,8 @@ COUNTS = (
     "counts as if one image had it."
 )
 
-WORDS = list(islice(("".join(x) for n in count(1) for x in product("aA.", repeat=n)), 10_000))
-"""Words with common prefixes, which differ in capitals and points too, the shortest first."""
+WORDS = list(islice(("".join(x) for n in count(1) for x in product("aA.é,", repeat=n)), 10_000))
+"""Words with common prefixes, which differ in capitals, accents and points, shortest first."""
 
 
 def _caption(draw: Draw, vocabulary: Sequence[str], least: int, most: int) -> list[str]:

@@ -24,6 +24,9 @@ ORDER = (
 )
 
 
+EMPTY = "The left half may have no words."
+
+
 def _sizes(draw: Draw) -> tuple[int, int, int]:
     """(d, d_c, d_e)."""
     d, d_c, d_e = (draw.size(name, 4, large=(40, 130, UNEVEN)) for name in ("d", "d_c", "d_e"))
@@ -76,7 +79,8 @@ def _steps(draw: Draw) -> Case:
 def _captions(draw: Draw) -> Case:
     (d, d_c, d_e), kind = _sizes(draw), draw.choose("kind", middle_out.SELF_ATTENTIONS)
     V = draw.size("V", 5, large=(130,), least=2)
-    left, right = (draw.size(side, 4, large=(17, 40), least=0) for side in ("left", "right"))
+    left = draw.size("left", 4, large=(17, 40), least=0)
+    right = draw.size("right", 4, large=(17, 40))
     words = [draw.random.integers(0, V, n) for n in (left, right)]
     memory = draw.inputs(draw.size("n", 4, large=(33, 144, 200)), d_c)
     parameters = {"embedding.weight": draw.array(V, d_e)}
@@ -206,7 +210,7 @@ OPERATORS = (
         middle_out_captioner,
         _captions,
         {"middle_out": (1, 2, 3, 4, 5, 6, 7)},
-        conventions=(GATES, WEIGHTS, SCORE, ORDER, TURNS, READS),
+        conventions=(GATES, WEIGHTS, SCORE, ORDER, TURNS, READS, EMPTY),
         special={
             **KINDS,
             "left_to_right": ({"left": 0}, "no left half"),
@@ -229,7 +233,7 @@ OPERATORS = (
         middle_out_loss,
         _captions,
         {"middle_out": (7,)},
-        conventions=(GATES, WEIGHTS, SCORE, ORDER, TURNS, READS),
+        conventions=(GATES, WEIGHTS, SCORE, ORDER, TURNS, READS, EMPTY),
         regimes=("huge", "large_scores"),
         by=("memory", "h", "c", "parameters"),
         sizes=(

@@ -21,7 +21,7 @@ def draw_log_probs(draw: Draw, *shape: int) -> Array:
     return -factor * draw.random.integers(0, 256, shape) / 65
 
 
-FINITE = "log_probs are finite."
+FINITE = "log_probs are any finite numbers up to 0: they need not sum to a probability of 1."
 
 UNLIKELY: Mapping[str, tuple[Pins, str]] = {
     "unlikely_words": ({"unlikely": True}, "words whose probability underflows")
@@ -166,7 +166,7 @@ OPERATORS = (
             "Words are added for each sample, then samples: a single float32 sum of all words has "
             "larger rounding errors.",
             "A sample's words are anywhere in its mask; a sample without words has a loss of 0.",
-            f"{FINITE[:-1]}, where mask is False too: a product with mask may hide them.",
+            "log_probs are finite, where mask is False too: a product with mask may hide them.",
         ),
         special={
             "leave_one_out": ({"baseline": "leave_one_out"}, "the baseline over K - 1"),

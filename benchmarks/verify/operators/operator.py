@@ -188,17 +188,17 @@ class Operator:
             yield from self._padded_too(single)
 
     @property
-    def _large(self) -> Callable[..., None]:
-        """The check of large cases."""
+    def _every_mode(self) -> Callable[..., None]:
+        """The check against the oracle, in PyTorch's modes without gradients too."""
         same = self.compare is properties.equals_oracle
         return properties.every_mode if same and self.by else self.compare
 
     def _single(self, by: Mapping[str, Any]) -> Iterator[Property]:
         """The properties of arguments without padding."""
-        same, compare = "equals the oracle", self.compare
+        same, compare = "equals the oracle", self._every_mode
         has_floats = bool(float_arrays(self.case(Draw())))
-        both = MIXED if has_floats and compare is properties.equals_oracle else {}
-        yield Property("equals_oracle", compare, f"{same}: ordinary numbers", large="no")
+        both = MIXED if has_floats and self.compare is properties.equals_oracle else {}
+        yield Property("equals_oracle", self.compare, f"{same}: ordinary numbers", large="no")
         for name, (pins, words) in self.special.items():
             large = "tiled" if both else "no"
             yield Property(name, compare, f"{same}: {words}", {**pins, **both}, large=large)
@@ -206,7 +206,7 @@ class Operator:
         for name in (*self.regimes, *initial):
             yield self._regime(name, f"{same}: {REGIMES[name]}")
         words = "large sizes, multiples of kernel tiles and others"
-        yield Property("large", self._large, f"{same}: {words}", large="all")
+        yield Property("large", compare, f"{same}: {words}", large="all")
         yield from self.extra_properties
         if not has_floats:
             if any(isinstance(value, list) for value in self.case(Draw())):
@@ -245,7 +245,14 @@ class Operator:
                     continue
                 words = f"the gradient is finite, and correct: {what}"
                 check = gradients.gradient_in_regime
-                yield Property(f"gradient_{name}", check, words, pins, (GRADIENT,), by, "no")
+                one = Property(f"gradient_{name}", check, words, pins, (GRADIENT,), by, "no")
+                yield one
+                if name in EXTREME:
+                    pins, check = {**pins, "dtype": "float32"}, gradients.finite_in_float32
+                    words = f"in float32 output and gradient are finite: {what}"
+                    yield replace(
+                        one, name=f"{name}_float32", check=check, meaning=words, pins=pins
+                    )
             low, check = {**by, "dtype": "float32"}, gradients.gradient_float32
             needs = (GRADIENT,)
             yield Property("gradient_float32", check, needs=needs, settings=low, large="one")
@@ -256,13 +263,14 @@ class Operator:
         if name in ("huge", "mixed") and self.gates is not None:
             of = {"of": tuple(self.arguments.index(gated) for gated in self.gates)}
             return Property(name, properties.gated, words, pins, settings=of)
-        return Property(name, self.compare, words, pins | (MIXED if name == "large_scores" else {}))
+        mixed = MIXED if name == "large_scores" else {}
+        return Property(name, self._every_mode, words, {"regime": name, **mixed})
 
     def _batched(self, by: Mapping[str, Any]) -> Iterator[Property]:
         alone = "a padded batch gives each sequence the same output as on its own"
-        full, compare = {"empty": False, "padding": 0.0}, self.compare
+        full, compare = {"empty": False, "padding": 0.0}, self._every_mode
         needs = (BATCHES,)
-        yield Property("padded_batch", compare, alone, full, needs, large="no")
+        yield Property("padded_batch", self.compare, alone, full, needs, large="no")
         for name in self.regimes:
             if name not in EXTREME:
                 continue
@@ -280,7 +288,7 @@ class Operator:
         pins = {"empty": False, "padding": PADDING[1:], **MIXED}
         yield Property("padding_content", compare, content, pins, needs)
         words = f"{alone}: large batches"
-        yield Property("large_batch", self._large, words, full, needs, large="all")
+        yield Property("large_batch", compare, words, full, needs, large="all")
         yield Property("empty_sequence", properties.finite, "", {"empty": True, **MIXED}, needs)
         one = Property("padded_no_state", properties.no_state, STATE, {**full, **MIXED}, needs)
         yield replace(one, large="few")
@@ -290,7 +298,18 @@ class Operator:
         for dtype in self.dtypes[1:]:
             words, pins = f"{alone}, in {dtype}", {"empty": False, "dtype": dtype}
             one = Property(f"padded_{dtype}", properties.equals_oracle, words, pins, needs)
-            yield one if dtype == "float32" else replace(one, needs=(*needs, TORCH), large="batch")
+            if dtype == "float32":
+                yield one
+                continue
+            one = replace(one, check=properties.low_batch, large="batch")
+            pins = {**pins, "empty": (False, True)}
+            yield replace(one, pins=pins, needs=(*needs, TORCH))
+            if self.holes is not None:
+                pins = {**pins, **self.holes, "padding": PADDING, "holes": True}
+                words = f"valid rows anywhere, in {dtype}"
+                yield replace(
+                    one, name=f"holes_{dtype}", meaning=words, pins=pins, needs=(HOLES, TORCH)
+                )
         if self.by:
             words = "the gradient of a padded batch is the sum of its sequences'"
             both = (GRADIENT, BATCHES)

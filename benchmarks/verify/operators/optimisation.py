@@ -18,7 +18,7 @@ FIRST = "iteration counts the updates already made: 0 for the first."
 
 
 def _descents(draw: Draw) -> Case:
-    n, B = draw.size("n", 5, large=(130, 1000)), draw.size("B", 4, large=(9, 48))
+    n, B = draw.size("n", 5, large=(130, 1000)), draw.size("B", 4, large=(9, 48, 300))
     return draw.array(n), draw.inputs(B, n), draw.choose("alpha", (0.5, 0.1))
 
 
@@ -29,8 +29,8 @@ def _clippings(draw: Draw) -> Case:
 
 
 def _radams(draw: Draw) -> Case:
-    n, T = draw.size("n", 4, large=(130, 1000)), draw.size("T", 10, large=(40, 100))
-    betas = draw.choose("beta_1", (0.9, 0.5)), draw.choose("beta_2", (0.98, 0.75, 0.999))
+    n, T = draw.size("n", 4, large=(130, 1000)), draw.size("T", 10, large=(40, 300))
+    betas = draw.choose("beta_1", (0.9, 0.5)), draw.choose("beta_2", (0.98, 0.75, 0.999, 0.5))
     rates = draw.random.integers(0, 8, T) / 65
     return (
         draw.array(n),

@@ -226,7 +226,12 @@ OPERATORS = (
             ),
         ),
         by=("X", "parameters"),
-        sizes=({"L": 144, "d": 512}, {"L": 17, "d": UNEVEN}, {"L": 48 * 144, "d": 40}),
+        sizes=(
+            {"L": 144, "d": 512},
+            {"L": 17, "d": UNEVEN},
+            {"L": 3, "d": 1536},
+            {"L": 48 * 144, "d": 40},
+        ),
     ),
     Operator(
         "feed_forward",
