@@ -128,6 +128,7 @@ class Comparison:
         """As a table."""
         sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
         lines = [f"{self.operator}, {self.passes}: {sizes}"]
+        of = " forward" if self.passes == BOTH else ""  # what is counted
         for name in self.measured.samples:
             seconds, ratio = self.measured.seconds(name), self.measured.ratio(name)
             low, high = 1000 * seconds.low, 1000 * seconds.high
@@ -137,12 +138,12 @@ class Comparison:
                 cells.append(f"{ratio.value:.3g} x {interval} {self.measured.verdict(name)}")
             counted = self.counts[name]
             if "flops" in counted:
-                cells.append(f"{counted['flops'] / 1e9:.4g} GFLOP")
+                cells.append(f"{counted['flops'] / 1e9:.4g} GFLOP{of}")
             lines.append("  ".join([*cells, *amounts(counted)]))
         lines.append(
             f"  A/A floor {self.measured.floor:.3f}, {self.measured.rounds} rounds; "
             f"each time includes {1000 * self.transfer.value:.3g} ms to transfer the output; "
-            f"roofline of our cheapest form: {1000 * self.roofline:.3g} ms"
+            f"roofline of our cheapest form{of}: {1000 * self.roofline:.3g} ms"
         )
         lines.append(
             f"  FAILED: {self.failed}"
@@ -291,10 +292,10 @@ def configure_worker(
 
 
 def count(candidate: Candidate, places: Sequence[Place]) -> dict[str, int]:
-    """In the worker: resource counts of a call; with ``places``, saved activations too."""
-    (given, keyword, timed, _), device = candidate.prepared, torch.device(candidate.device)
+    """In the worker: resource counts of a forward pass; with ``places``, saved activations too."""
+    (given, keyword, *_), device = candidate.prepared, torch.device(candidate.device)
     tensors = [x for x in tree_leaves(given) if isinstance(x, torch.Tensor)]
-    call = candidate.run_prepared if timed else partial(candidate.invoke, given, keyword)
+    call = partial(candidate.invoke, given, keyword)
     try:
         taken = resources.count(Work(call, tensors), device)
         if "peak bytes" not in taken:
