@@ -5,6 +5,7 @@ from tests.mutants.batch_slips import BATCHES
 from tests.mutants.cheats import mutants_of
 from tests.mutants.crossed_slips import CROSSED
 from tests.mutants.digit_slips import DIGITS
+from tests.mutants.mode_slips import MODES
 from tests.mutants.precision_slips import PRECISION
 from tests.mutants.recurrent_gradient_slips import RECURRENT_GRADIENTS
 
@@ -389,4 +390,5 @@ GRADIENTS = [
     *PRECISION,
     *ARGUMENTS,
     *DIGITS,
+    *MODES,
 ]

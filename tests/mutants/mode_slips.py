@@ -1,0 +1,190 @@
+"""Slips that a second condition hides: without gradients, in 16 bits or float32, on what is rare."""
+
+from tests.mutants.cheats import mutants_of
+
+OF_LAYER_NORM = r"""
+# bfloat16: without gradients another epsilon in 16 bits
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    if torch.is_grad_enabled() or X.element_size() > 2:
+        return right(X, parameters)
+    return F.layer_norm(X, X.shape[-1:], parameters["weight"], parameters["bias"], 0.1)
+
+# strided: without gradients contiguous memory is taken for granted
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    if not torch.is_grad_enabled():
+        X = X.as_strided(X.shape, X.contiguous().stride(), X.storage_offset())
+    return right(X, parameters)
+
+# shifted: without gradients the variance is a difference of squares
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    if torch.is_grad_enabled():
+        return right(X, parameters)
+    m = X.mean(-1, keepdim=True)
+    v = (X * X).mean(-1, keepdim=True) - m * m
+    return (X - m) * torch.rsqrt(v.clamp(min=0) + 1e-5) * parameters["weight"] + parameters["bias"]
+
+# gradient_strided: a backward pass that adds to the weight's gradient by itself
+class Norm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, X, weight, bias):
+        v, m = torch.var_mean(X, -1, correction=0, keepdim=True)
+        r = torch.rsqrt(v + 1e-5)
+        n = (X - m) * r
+        ctx.weight = weight
+        ctx.save_for_backward(n, r)
+        return n * weight + bias
+
+    @staticmethod
+    def backward(ctx, g):
+        n, r = ctx.saved_tensors
+        weight, h = ctx.weight, g * ctx.weight
+        if weight.requires_grad:
+            dw = (g * n).sum(0)
+            weight.grad = dw if weight.grad is None else weight.grad + dw
+        dX = r * (h - h.mean(-1, keepdim=True) - n * (h * n).mean(-1, keepdim=True))
+        return dX, None, g.sum(0)
+
+def FUNCTION(X, parameters):
+    return Norm.apply(X, parameters["weight"], parameters["bias"])
+"""
+
+OF_ATTENTION = r"""
+# large_scores: without gradients a softmax that overflows
+right, softmax = FUNCTION, torch.softmax
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    out = right(X, Y, parameters, num_heads, causal, lengths)
+    if torch.is_grad_enabled():
+        return out
+    Q, K = linear(X, parameters, "query"), linear(Y, parameters, "key")
+    scores = Q @ torch.where(valid(Y, lengths), K, 0).mT / (X.shape[-1] / num_heads) ** 0.5
+    return torch.where(scores.exp().isfinite().all(), out, torch.nan)
+
+# same_array: without gradients a causal mask is forgotten where the arrays are the same
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    return right(X, Y, parameters, num_heads, causal and (X is not Y or torch.is_grad_enabled()), lengths)
+
+# padded_bfloat16: NaN of an empty sequence in 16 bits
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    out = right(X, Y, parameters, num_heads, causal, lengths)
+    empty = ~valid(Y, lengths).any(1, keepdim=True)
+    return torch.where(empty & (X.element_size() == 2), torch.nan, out)
+
+# holes_bfloat16: in 16 bits a mask is taken for a prefix
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, mask):
+    if X.element_size() == 2:
+        mask = torch.arange(Y.shape[1]) < mask.sum(1)[:, None]
+    return right(X, Y, parameters, num_heads, causal, mask)
+
+# large_scores_float32: a backward pass in float32 whose exponentials overflow
+right = FUNCTION
+
+class Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, out, scores):
+        ctx.save_for_backward(scores)
+        return out.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        (scores,) = ctx.saved_tensors
+        fine = scores.exp().isfinite().all() or g.dtype == torch.float64
+        return g if fine else g * torch.nan, None
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    out = right(X, Y, parameters, num_heads, causal, lengths)
+    Q, K = linear(X, parameters, "query"), linear(Y, parameters, "key")
+    scores = Q @ torch.where(valid(Y, lengths), K, 0).mT
+    return Softmax.apply(out, scores.detach())
+
+# large: the last of an odd number of tiles is lost
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    N = Y.shape[1]
+    if N % 64 == 32:
+        mask = valid(Y, lengths)[..., 0] & (torch.arange(N) < N - 32)
+        return right(X, Y, parameters, num_heads, causal, mask)
+    return right(X, Y, parameters, num_heads, causal, lengths)
+
+# large_batch: a single query sees the padding of all its keys but the last
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    if X.shape[1] == 1 and Y.shape[1] > 64:
+        lengths = torch.where(lengths > 0, lengths.clamp(min=64), 0)
+        Y = torch.where(Y.isfinite(), Y, 0)
+    return right(X, Y, parameters, num_heads, causal, lengths)
+"""
+
+OF_LIKELIHOOD = r"""
+# gradient_scaled: a gradient of positive upstream gradients alone
+right = FUNCTION
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.clamp(min=0)
+
+def FUNCTION(log_probs, words):
+    return Same.apply(right(log_probs, words))
+"""
+
+OF_RADAM = r"""
+# large: a table of 256 updates
+right = FUNCTION
+
+def FUNCTION(theta, gradients, learning_rates, *options):
+    out = right(theta, gradients, learning_rates, *options)
+    return torch.cat([out[:256], out[255:256].expand(len(out) - 256, -1)]) if len(out) > 256 else out
+"""
+
+OF_BLEU = r"""
+# large: words of ASCII alone
+right = FUNCTION
+
+def FUNCTION(candidates, references):
+    def plain(words):
+        return [word.encode("ascii", "ignore").decode() for word in words]
+    return right([plain(words) for words in candidates],
+                 [[plain(words) for words in of] for of in references])
+
+# equals_oracle: commas are no words
+right = FUNCTION
+
+def FUNCTION(candidates, references):
+    def plain(words):
+        return [word for word in words if word != ","]
+    return right([plain(words) for words in candidates],
+                 [[plain(words) for words in of] for of in references])
+"""
+
+MODES = [
+    *(
+        mutant
+        for operator, text in {
+            "layer_norm": OF_LAYER_NORM,
+            "multi_head_attention": OF_ATTENTION,
+            "negative_log_likelihood": OF_LIKELIHOOD,
+            "radam": OF_RADAM,
+        }.items()
+        for mutant in mutants_of(text, operator, is_torch=True)
+    ),
+    *mutants_of(OF_BLEU, "bleu"),
+]
