@@ -29,7 +29,8 @@ COUNTS = (
     "counts as if one image had it."
 )
 
-WORDS = list(islice(("".join(x) for n in count(1) for x in product("aA.é,", repeat=n)), 10_000))
+LETTERS = ("".join(letters) for n in count(1) for letters in product("aA.é,", repeat=n))
+WORDS = list(dict.fromkeys(("a", "aé", "A", ".", ",", *islice(LETTERS, 10_000))))
 """Words with common prefixes, which differ in capitals, accents and points, shortest first."""
 
 
