@@ -109,7 +109,9 @@ def low_batch(candidate: Batched, oracle: Function, case: Case, *, limit: float)
     empty = ~valid_rows(case[-1], max(case[-1].max(), 1)).any(1)
     everything = candidate.candidate(*case, keyword=candidate.padding)
     assert np.isfinite(everything[empty]).all(), "not finite"
-    every_layout(candidate, oracle, case, limit=limit)
+    layouts = "plain", "strided", *gradientless(candidate, "")
+    results = [candidate(*case, layout=layout) for layout in layouts]
+    assert_all_equal_oracle(results, oracle, case, limit)
 
 
 def inference(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:

@@ -48,7 +48,6 @@ REPEATING = (
     properties.no_state,
     properties.same_objects,
     properties.every_layout,
-    properties.low_batch,
     properties.inference,
     gradients.gradient_of_some,
     gradients.gradient_of_parts,
