@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.cli.main import main
 from benchmarks.errors import InputError
-from benchmarks.verify import search, snippet, tolerances
+from benchmarks.verify import gradients, search, snippet, tolerances
 from benchmarks.verify.candidate import Candidate, CandidateError, load
 from benchmarks.verify.cases import NextLogProbs
 from benchmarks.verify.conformance import FAILED, QUICK_EXAMPLES, conformance_test, resolve
@@ -119,7 +119,9 @@ def test_the_case_of_every_property_fails_where_it_is_pasted(module, name, longe
     framework = "torch" if module is right_torch else "numpy"
     candidate = Candidate(wrong, framework, arguments=operator.arguments)
     found = list(conformance_test(operator, candidate, examples=5, large=False))
-    assert not [verdict.name for verdict in found if verdict.passed]
+    # a wrong factor is finite
+    finite = {p.name for p in operator.properties if p.check is gradients.finite_in_float32}
+    assert {verdict.name for verdict in found if verdict.passed} <= finite
     for verdict in found:
         if verdict.status == FAILED:
             pasted(verdict.code.replace("...", "given", 1), given=wrong)

@@ -30,7 +30,7 @@ def _clippings(draw: Draw) -> Case:
 
 def _radams(draw: Draw) -> Case:
     n, T = draw.size("n", 4, large=(130, 1000)), draw.size("T", 10, large=(40, 300))
-    betas = draw.choose("beta_1", (0.9, 0.5)), draw.choose("beta_2", (0.98, 0.75, 0.999, 0.5))
+    betas = draw.choose("beta_1", (0.9, 0.5)), draw.choose("beta_2", (0.98, 0.75, 0.999))
     rates = draw.random.integers(0, 8, T) / 65
     return (
         draw.array(n),
