@@ -276,6 +276,10 @@ OPERATORS = (
         regimes=("huge", "large_scores"),
         by=("features", "parameters"),
         dtypes=NORMAL_RANGE,
-        sizes=({"layers": 11, "decoder_layers": 11, "d_k": 3},),
+        sizes=(
+            {"layers": 11, "decoder_layers": 11, "d_k": 3},
+            # with a single channel a layer norm hides the features
+            {"d_feature": 2050, "num_heads": 2, "d_k": 3},
+        ),
     ),
 )
