@@ -70,7 +70,9 @@ def test_a_wrong_numpy_candidate_fails_where_it_is_wrong_and_its_case_pastes(cap
 
 def test_a_wrong_torch_candidate_fails_where_it_is_wrong_and_its_case_pastes(capsys):
     """Padded keys hidden by a zero: only padded batches show it."""
-    assert candidate(WRONG, "multi_head_attention", "--json", "--seed", "1") == 1
+    # of few cases, processors differ in how many gradients of extremes are decidable
+    words = "--json", "--seed", "1", "--examples", "25"
+    assert candidate(WRONG, "multi_head_attention", *words) == 1
     found = json.loads(capsys.readouterr().out)
     assert not found["passed"]
     wrong = {v["name"]: v["code"] for v in found["properties"] if v["status"] == "failed"}
@@ -79,9 +81,8 @@ def test_a_wrong_torch_candidate_fails_where_it_is_wrong_and_its_case_pastes(cap
     of_values |= {"empty_sequence", "padded_gradient", "padded_float32", "padded_strided"}
     of_values |= {"padded_same_array", "padded_inference", "padded_gradient_used_twice"}
     of_values |= {"padded_huge", "padded_large_scores", "padded_bfloat16", "padded_float16"}
-    # a few cases, less those near a kink, which rounding decides: processors differ
-    by_chance = {"padded_gradient_huge", "padded_gradient_large_scores"}
-    assert of_values <= set(wrong) <= of_values | by_chance
+    of_values |= {"padded_gradient_huge", "padded_gradient_large_scores"}
+    assert set(wrong) == of_values
     assert "lengths = np.array([1])" in wrong["padded_batch"]
     assert "output: error" in str(pasted(wrong["padded_batch"]))
 
