@@ -18,6 +18,9 @@ TILED = 33
 EVEN, ODD = 128, 96
 """Sizes that are multiples of tiles, an even and an odd one of 32."""
 
+LONG = 144
+"""Number of tokens in a large batch: the papers' number of image features."""
+
 MODERATE = 200
 """Maximum of a size in cases where all sizes are large."""
 
@@ -118,17 +121,20 @@ class Sizes:
 
 
 def _all(of: Sizes, many: bool) -> Iterator[Pins]:
-    """Every group, every size at each large value, or with few cases its largest; large batches."""
-    operator = of.operator
+    """Every group, every size at each large value, large batches, and real sizes.
+
+    With few cases each size at its largest, a batch of several tiles, and one of the real sizes.
+    """
     yield from (of.tiled, of.few, of.even)
+    real = [*of.operator.sizes]
     if of.prop.is_batched:
         yield {**of.tiled, "B": 9}
-        yield of.batch(of.most["B"], of.longest)
-        yield from operator.batches
+        yield of.batch(of.most["B"], LONG if many else TILED)
+        real += of.operator.batches
     tested = of.values.items() if many else ((name, [x]) for name, x in of.most.items())
     each = sorted((x, name) for name, values in tested for x in values)
     yield from ({**of.having(name), name: x} for x, name in each)
-    yield from operator.sizes
+    yield from real if many or not real else [real[of.small[0].seed % len(real)]]
 
 
 def _some(of: Sizes, many: bool) -> Iterator[Pins]:
@@ -174,7 +180,7 @@ def _tiled(of: Sizes, many: bool) -> Iterator[Pins]:
         return
     yield of.tiled
     if is_gradient:
-        yield {**of.tiled, **even}
+        yield even
     else:
         first = (pair for sizes in of.operator.sizes[:1] for pair in sizes.items())
         real = {name: x for name, x in first if name not in of.prop.pins}

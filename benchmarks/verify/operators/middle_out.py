@@ -27,9 +27,9 @@ ORDER = (
 EMPTY = "The left half may have no words."
 
 
-def _sizes(draw: Draw) -> tuple[int, int, int]:
+def _sizes(draw: Draw, widest: int = UNEVEN) -> tuple[int, int, int]:
     """(d, d_c, d_e)."""
-    d, d_c, d_e = (draw.size(name, 4, large=(40, 130, UNEVEN)) for name in ("d", "d_c", "d_e"))
+    d, d_c, d_e = (draw.size(name, 4, large=(40, 130, widest)) for name in ("d", "d_c", "d_e"))
     return d, d_c, d_e
 
 
@@ -77,7 +77,7 @@ def _steps(draw: Draw) -> Case:
 
 
 def _captions(draw: Draw) -> Case:
-    (d, d_c, d_e), kind = _sizes(draw), draw.choose("kind", middle_out.SELF_ATTENTIONS)
+    (d, d_c, d_e), kind = _sizes(draw, 300), draw.choose("kind", middle_out.SELF_ATTENTIONS)
     V = draw.size("V", 5, large=(130,), least=2)
     left = draw.size("left", 4, large=(17, 40), least=0)
     right = draw.size("right", 4, large=(17, 40))
@@ -220,7 +220,7 @@ OPERATORS = (
         by=("memory", "h", "c", "parameters"),
         sizes=(
             {"kind": "dual", "left": 20, "right": 20, "d": 130, "d_c": 130},
-            {"kind": "dual", "left": 5, "right": 5, "d": 512, "d_c": 512, "d_e": 512},
+            {"kind": "dual", "left": 5, "right": 5, "d": 256, "d_c": 256, "d_e": 256},
             {"left": 5, "right": 5, "V": 10_000},
         ),
     ),
@@ -238,7 +238,7 @@ OPERATORS = (
         by=("memory", "h", "c", "parameters"),
         sizes=(
             {"kind": "dual", "left": 20, "right": 20, "d": 130, "d_c": 130},
-            {"kind": "dual", "left": 5, "right": 5, "d": 512, "d_c": 512, "d_e": 512},
+            {"kind": "dual", "left": 5, "right": 5, "d": 256, "d_c": 256, "d_e": 256},
             {"left": 5, "right": 5, "V": 10_000},
         ),
     ),

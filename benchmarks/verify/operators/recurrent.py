@@ -426,6 +426,6 @@ OPERATORS = (
         ),
         regimes=("huge", "large_scores"),
         by=("features", "parameters"),
-        sizes=({"T": 20, "d": 512, "V": 10_000, "reading": "image"},),
+        sizes=({"T": 5, "d": 512, "V": 10_000, "reading": "image"},),
     ),
 )
