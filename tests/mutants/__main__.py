@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("--table", metavar="FILE", help="write what caught each as Markdown")
     parser.add_argument("--right", type=int, metavar="N", help="instead: right ones, by N seeds")
     parser.add_argument("--own", type=int, metavar="N", help="instead: our forms, on N cases")
+    parser.add_argument("--examples", type=int, default=right.EXAMPLES, metavar="N", help=OF_RIGHT)
     parser.add_argument("--out", metavar="FILE", help="of these two: their runs, which resume")
     arguments = parser.parse_args()
     if arguments.right or arguments.own:
@@ -58,6 +59,8 @@ def main() -> int:
     return int(bool(missed))
 
 
+OF_RIGHT = f"small cases for each property of a right one (default: {right.EXAMPLES})"
+
 MUTANTS = """# Wrong candidates
 
 {said}, each by the property named for it: `python -m tests.mutants --table FILE`.
@@ -74,7 +77,7 @@ RIGHT = f"""# Right candidates
 
 {{said}}: `python -m tests.mutants --right N --out FILE --table FILE`.
 
-A run is every property of the operator that the candidate's framework has, on {right.EXAMPLES}
+A run is every property of the operator that the candidate's framework has, on {{of}}
 small cases each (half as many where a check repeats calls) and all large ones, by another seed.
 Every operator has one in NumPy, and in PyTorch if it takes arrays: learning rates, searches and
 metrics take numbers, words and functions. Columns of dtypes are numbers of cases.
@@ -95,7 +98,7 @@ def _right(arguments: argparse.Namespace) -> int:
     if arguments.names:
         chosen = [one for one in chosen if any(name in one.operator for name in arguments.names)]
     seeds = -(-own // CASES) if own else arguments.right
-    options = (CASES, ("equals_oracle", "float32"), 10) if own else (right.EXAMPLES,)
+    options = (CASES, ("equals_oracle", "float32"), 10) if own else (arguments.examples,)
     found = []
     for run in right.runs(chosen, seeds, arguments.out, *options):
         found.append(run)
@@ -104,7 +107,8 @@ def _right(arguments: argparse.Namespace) -> int:
     said = right.said(found)
     print(said)
     if arguments.table:
-        _write(arguments.table, (OWN if own else RIGHT).format(said=said), right.table(found))
+        head = OWN if own else RIGHT
+        _write(arguments.table, head.format(said=said, of=arguments.examples), right.table(found))
     return int(any(run["failed"] for run in found))
 
 
