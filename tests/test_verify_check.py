@@ -23,7 +23,7 @@ from benchmarks.verify.candidate import Candidate, CandidateError
 from benchmarks.verify.conformance import FAILED, NOT_RUN, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Limits
-from tests.candidates import right, wrong
+from tests.candidates import recurrent_torch, right, wrong
 
 
 def test_a_right_function_passes_and_what_was_not_run_is_listed():
@@ -80,6 +80,14 @@ def test_a_hang_ends_by_the_time_limit_and_nothing_else_is_tried(framework, call
         check(sleeps, "layer_norm", framework=framework, limits=Limits(seconds=0.5))
     assert time.monotonic() - began < 20
     assert (tmp_path / "calls").read_text().count("called") == calls
+
+
+def test_a_hang_on_tensors_is_no_failure_on_numpy_arrays():
+    def sleeps(X, parameters):
+        time.sleep(60 * X.relu().numel())
+
+    with pytest.raises(AssertionError, match=r"did not answer within 0\.5 seconds"):
+        check(sleeps, "layer_norm", limits=Limits(seconds=0.5))
 
 
 def test_after_a_failure_and_the_time_the_rest_is_not_run():
@@ -245,6 +253,28 @@ def test_a_list_of_numbers_has_no_gradient_and_is_said_to_be_a_list():
         run = partial(conformance_test, OPERATORS["layer_norm"], candidate, examples=1)
         (found,) = run(only=("gradient",))
     assert found.message == "returned a list, expected an array"
+
+
+def test_a_result_of_many_numbers_in_lists_is_read_in_time():
+    def lists(X, parameters):
+        return layer_norm(
+            torch.tensor(X), {k: torch.tensor(x) for k, x in parameters.items()}
+        ).tolist()
+
+    limits = Limits(seconds=2)
+    with resolve(lists, OPERATORS["layer_norm"], "numpy", limits=limits) as candidate:
+        (found,) = conformance_test(OPERATORS["layer_norm"], candidate, only=("large",))
+    assert found.passed
+
+
+def test_a_pair_of_tensors_is_the_tensor_of_both():
+    def pair(x, h, c, parameters):
+        return recurrent_torch.lstm_cell(x, h, c, parameters).unbind()
+
+    with resolve(pair, OPERATORS["lstm_cell"], "torch") as candidate:
+        run = partial(conformance_test, OPERATORS["lstm_cell"], candidate, examples=5)
+        found = list(run(only=("equals_oracle", "gradient", "gradient_used_twice")))
+    assert all(verdict.passed for verdict in found)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")

@@ -303,7 +303,9 @@ CALLED = (
     f"last place in lower precision ({', '.join(LOWER)}). The literal form's are its most over "
     "many cases. Values count, not dtypes: outputs in float64 for arguments in float32 are right. "
     "A tanh changes by a unit of 1; in float32 a sum of n > 12 terms by sqrt(n / 12) units, one of "
-    "n > 3 equal terms, which are all rounded the same way, by n / sqrt(12). "
+    "n > 3 equal terms, which are all rounded the same way, by n / sqrt(12). In 16 bits "
+    "sums are held in float32, as matrix products and PyTorch's reductions hold theirs: one that "
+    "is rounded to 16 bits after each term, or leaves float16's range on the way, may be refused. "
     "Gradients and extreme inputs are of float64 and float32, never of 16 bits.",
 )
 TOLERANCES = (

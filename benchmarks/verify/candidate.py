@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib.machinery import SourceFileLoader
+from itertools import product
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -224,13 +225,8 @@ class Candidate(BaseCandidate):
 
     def _share_memory(self, one: Any, other: Any) -> bool:
         """Whether an array of a result is in the memory of one of another result."""
-        if isinstance(one, Mapping):
-            return any(self._share_memory(value, other) for value in one.values())
-        if isinstance(one, (list, tuple)):
-            return any(self._share_memory(value, other) for value in one)
-        if isinstance(other, (Mapping, list, tuple)):
-            return self._share_memory(other, one)
-        return self._arrays.share_memory(one, other)
+        pairs = product(_arrays_of(one), [*_arrays_of(other)])
+        return any(self._arrays.share_memory(*pair) for pair in pairs)
 
     def _gradient(
         self,
@@ -329,6 +325,17 @@ class Candidate(BaseCandidate):
             elif hasattr(value, "dtype"):
                 with suppress(Exception), np.errstate(all="ignore"):
                     self._arrays.refill(value, np.array(np.nan))
+
+
+def _arrays_of(value: Any) -> Iterator[Any]:
+    """Every array in a result; its numbers, which may be many, have no memory."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _arrays_of(item)
+    elif hasattr(value, "dtype") and not isinstance(value, np.generic):
+        yield value
 
 
 def _argument_to_numpy(arrays: Any, value: Any) -> Any:

@@ -129,8 +129,13 @@ def resolve(
     else:
         others = {"torch", *candidate.mentions} - {"numpy"}
     tried = [isolated(name) for name in sorted(others, reverse=True)]
-    mentioned = (other for other in tried if other.framework in candidate.mentions)
-    taking = (other for other in tried if takes_arrays(other, operator))
+    kinds = [_failure_kind(other, operator) for other in tried]
+    taking = (other for other, kind in zip(tried, kinds, strict=True) if kind in ACCEPTED)
+    mentioned = (
+        other
+        for other, kind in zip(tried, kinds, strict=True)
+        if other.framework in candidate.mentions or kind in LIMITS
+    )
     chosen = next(taking, None) or next(mentioned, candidate)
     for other in [candidate, *tried]:
         if other is not chosen:
@@ -221,7 +226,7 @@ def _not_run(prop: Property, candidate: BaseCandidate, is_project: bool) -> str:
     if HOLES in prop.needs and candidate.padding != "mask":
         return "it has no argument named mask"
     if GRADIENT in prop.needs and candidate.framework == "numpy":
-        return "NumPy has no gradients; --framework torch tests it as a function of PyTorch"
+        return "NumPy has no gradients (see --framework)"
     if WRITABLE in prop.needs and candidate.framework == "jax":
         return "JAX's arrays cannot be written"
     if TORCH in prop.needs and candidate.framework != "torch":

@@ -184,7 +184,7 @@ class Torch(NumPy):
         if layout == "computed":
             clone = self.torch.methods.clone
             case = replaced(case, dict(zip(places, map(clone, leaves), strict=True)))
-        outputs = [loss(*case) for _ in range(uses)]
+        outputs = [self._stacked(loss(*case)) for _ in range(uses)]
         output, *_ = (self.to_numpy(one) for one in outputs)  # raises if one is not a tensor
         frozen = _tensors(case, self.torch.is_tensor)
         if any(x.requires_grad and all(x is not get(case, p) for p in places) for x in frozen):
@@ -216,6 +216,11 @@ class Torch(NumPy):
         if not self.torch.equal(upstream, before):
             raise ValueError("the backward pass changed the upstream gradient in place")
         return [*gradients, output]
+
+    def _stacked(self, output: Any) -> Any:
+        """One tensor of a list of tensors, such as an LSTM's h and c."""
+        is_list = isinstance(output, (list, tuple)) and all(map(self.torch.is_tensor, output))
+        return self.torch.stack(list(output)) if is_list and output else output
 
     def mode(self, layout: str) -> AbstractContextManager[Any]:
         name = layout.rpartition(" ")[2]

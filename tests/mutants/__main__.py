@@ -88,7 +88,7 @@ OWN = f"""# Our own forms
 {{said}}: `python -m tests.mutants --own N --out FILE --table FILE`.
 
 A run is outputs on {CASES} random small cases in float64, and in float32 where the operator has it;
-every tenth has large cases in float32 too.
+every tenth has large cases in float32 too. Of printed_beam_search there is no form of ours.
 {COLUMNS}"""
 
 

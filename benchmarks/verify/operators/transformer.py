@@ -270,7 +270,8 @@ OPERATORS = (
             expansion.PSI,
             "Embeddings are multiplied by sqrt(d) before learned positions are added, those of the "
             "first T rows of positions.weight.",
-            "linear: layer norm of the last layer's output plus a linear map of all outputs.",
+            "linear: layer norm of x_N plus a linear map of [x_1, ..., x_N], where x_n is the "
+            "output of layer n.",
         ),
         special=SHIFTED,
         regimes=("huge", "large_scores"),
