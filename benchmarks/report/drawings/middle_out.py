@@ -130,13 +130,16 @@ def pairs(records: Sequence[Record]) -> list[Table]:
 
 
 def examples(records: Sequence[Record], jpegs: Mapping[int, bytes]) -> list[Photographs]:
-    """Tables 8 and 9, for each form: captions of the same images by both decoders."""
+    """Tables 8 and 9, of each data set in the form trained longest: captions of the same images by
+    both decoders.
+    """
     about = (
         "Tables 8 and 9: captions of the middle-out decoder, the word that it began with in "
         "brackets, and of the sequence-to-sequence model; evenly spaced in the split, not chosen"
     )
-    shown = []
+    shown: dict[str, Photographs] = {}
     for form, trained in _by_form(records).items():
         runs = by_row([r for r in trained if r.what.table == "2"])
-        shown += side_by_side(f"middle_out-8-9-{form}", about, runs, SHOWN, jpegs)
-    return shown
+        for block in side_by_side(f"middle_out-8-9-{form}", about, runs, SHOWN, jpegs):
+            shown[block.records[0].data.name.partition(",")[0]] = block
+    return [*shown.values()]
