@@ -72,6 +72,15 @@ right = FUNCTION
 def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
     return right(X, Y, parameters, num_heads, causal and (X is not Y or torch.is_grad_enabled()), lengths)
 
+# large: heads are taken to be where there are as many tokens
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    if not X.shape[1] == Y.shape[1] == num_heads > 4:
+        return right(X, Y, parameters, num_heads, causal, lengths)
+    X = X.reshape(len(X), num_heads, num_heads, -1).transpose(1, 2).flatten(2)
+    return right(X, Y, parameters, num_heads, causal, lengths)
+
 # padded_bfloat16: NaN of an empty sequence in 16 bits
 right = FUNCTION
 
@@ -175,6 +184,24 @@ def FUNCTION(candidates, references):
                  [[plain(words) for words in of] for of in references])
 """
 
+OF_LSTM = r"""
+# padded_gradient: no gradient of the bias by whole tiles of sequences and tokens
+right = FUNCTION
+
+def FUNCTION(X, parameters, lengths):
+    if len(X) % 8 == X.shape[1] % 8 == 0:
+        parameters = parameters | {"bias": parameters["bias"].detach()}
+    return right(X, parameters, lengths)
+"""
+
+OF_JOINT_LOSS = r"""
+# small_weight: a weight below 0.001 is none
+right = FUNCTION
+
+def FUNCTION(log_probs, tokens, H, parameters, lambda_):
+    return right(log_probs, tokens, H, parameters, lambda_ if lambda_ >= 0.001 else 0.0)
+"""
+
 MODES = [
     *(
         mutant
@@ -183,6 +210,8 @@ MODES = [
             "multi_head_attention": OF_ATTENTION,
             "negative_log_likelihood": OF_LIKELIHOOD,
             "radam": OF_RADAM,
+            "lstm": OF_LSTM,
+            "arnet_joint_loss": OF_JOINT_LOSS,
         }.items()
         for mutant in mutants_of(text, operator, is_torch=True)
     ),

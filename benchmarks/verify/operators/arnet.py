@@ -36,7 +36,7 @@ def _joint(draw: Draw) -> Case:
     tokens = draw.random.integers(0, V, len(H) + 1)
     log_probs = draw_log_probs(draw, len(H), V)
     # also near the paper's 0.01 and 0.005
-    return log_probs, tokens, H, parameters, (draw.size("lambda_", 64, least=0) / 15) ** 2
+    return log_probs, tokens, H, parameters, (draw.size("lambda_", 64, least=0) / 45) ** 2
 
 
 def _modes(draw: Draw) -> Case:
@@ -111,7 +111,11 @@ OPERATORS = (
         _joint,
         {"arnet": (5, 6, 7, 8, 9)},
         conventions=(GATES, ZEROS, SUM, "Both terms are sums over the caption, not means.", FINITE),
-        special={"no_weight": ({"lambda_": 0}, "lambda is 0"), **UNLIKELY},
+        special={
+            "no_weight": ({"lambda_": 0}, "lambda is 0"),
+            "small_weight": ({"lambda_": 1}, "lambda is 0.0005"),
+            **UNLIKELY,
+        },
         regimes=("huge",),
         by=("log_probs", "H", "parameters"),
         sizes=({"T": 40, "V": 10000}, {"T": 20, "d": 512}),

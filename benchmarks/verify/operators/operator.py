@@ -164,7 +164,7 @@ class Operator:
     dtypes: tuple[str, ...] = ALL
     project_dtypes: tuple[str, ...] = ()
     sizes: tuple[Pins, ...] = ()
-    batch: int = 9
+    batch: int = 16
     batches: tuple[Pins, ...] = ()
     lengths: tuple[str, ...] = ("L",)
 

@@ -202,6 +202,7 @@ def _layer(decodes: bool) -> Operator:
         sizes=(
             {"L": 17, "num_heads": 8, "d_k": 64},
             {"L": 144, "num_heads": 8, "d_k": 40},
+            {"L": 8, **({"T": 8} if decodes else {}), "num_heads": 8, "d_k": 16},
         ),
     )
 
