@@ -267,6 +267,16 @@ def test_a_result_of_many_numbers_in_lists_is_read_in_time():
     assert found.passed
 
 
+def test_a_wrong_gradient_is_said_to_be_by_its_array():
+    def frozen(X, parameters):
+        return layer_norm(X, parameters | {"bias": parameters["bias"].detach()})
+
+    with resolve(frozen, OPERATORS["layer_norm"], "torch") as candidate:
+        run = partial(conformance_test, OPERATORS["layer_norm"], candidate, examples=1)
+        (found,) = run(only=("gradient",))
+    assert found.message.endswith(", by argument 2, 'bias'")
+
+
 def test_a_pair_of_tensors_is_the_tensor_of_both():
     def pair(x, h, c, parameters):
         return recurrent_torch.lstm_cell(x, h, c, parameters).unbind()

@@ -187,7 +187,10 @@ def test_a_failure_whose_case_is_undecided_afterwards_is_a_failure():
     candidate = Candidate(lambda X, parameters: X)
     attempt = Attempt(Property("", check), OPERATORS["layer_norm"], candidate)
     found = search.search(attempt, iter([Draw(0)])).failure
-    assert found.message == "not deterministic: failed once, and not again: wrong"
+    assert (
+        found.message
+        == "not deterministic: failed once, and not again (or it depends on earlier calls): wrong"
+    )
 
 
 def test_shrinking_keeps_to_its_budget():

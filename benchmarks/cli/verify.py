@@ -195,7 +195,7 @@ def _show_running(operator: Operator, prop: Property) -> None:
 
 def _print_verdict(verdict: Verdict) -> None:
     label = {FAILED: "FAILED", NOT_RUN: "-"}.get(verdict.status, "ok")
-    print(f"  {label:<7}{verdict.name:<28}{verdict.says}", flush=True)
+    print(f"  {label:<7}{verdict.name:<27} {verdict.says}", flush=True)
     if verdict.message:
         prefix = "not run: " if verdict.status == NOT_RUN else ""
         print(f"{'':<37}{prefix}{verdict.message}", flush=True)

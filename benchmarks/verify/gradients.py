@@ -13,7 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
-from benchmarks.verify.candidate import BaseCandidate
+from benchmarks.verify.candidate import BaseCandidate, CandidateError
 from benchmarks.verify.cases import (
     Case,
     Place,
@@ -71,9 +71,31 @@ def gradient(
     def measured(case: Case, upstream: Array) -> Array:
         return np.array(derivative(candidate, oracle, case, along, uses, upstream)[0])
 
-    with decidable(oracle, case, measured, along):
+    with array_named(candidate, oracle, case, along), decidable(oracle, case, measured, along):
         assert_derivative(found, expected, "gradient", dtype, least)
     assert_derivative(output, candidate(*case), "output with a gradient", dtype)
+
+
+@contextmanager
+def array_named(
+    candidate: BaseCandidate, oracle: Function, case: Case, along: Directions
+) -> Iterator[None]:
+    """Add to the message of an error the array whose gradient has the largest one."""
+    try:
+        yield
+    except OutOfToleranceError as failure:
+        exact, errors = rounded(case, "float64"), dict[Place, float]()
+        with suppress(CandidateError, UndecidedError):
+            upstream = output_weights(np.shape(oracle(*case)))
+            found, _ = candidate.gradient(case, upstream, list(along))
+            for (place, to), array in zip(along.items(), found, strict=True):
+                if size(case) < SMALL:
+                    off = abs(float((array * to).sum()) - differences(oracle, exact, {place: to}))
+                    errors[place] = off if off == off else np.inf
+        if errors:
+            index, key = max(errors, key=lambda place: errors[place])
+            failure.args = (f"{failure}, by argument {index + 1}{f', {key!r}' if key else ''}",)
+        raise
 
 
 def gradient_of_some(

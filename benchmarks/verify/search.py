@@ -258,7 +258,7 @@ def _confirmed(attempt: Attempt, first: Failure) -> Failure:
     if first.kind in LIMITS:
         return first
     after_other = replace(attempt, after_other=True)
-    often = "once, and not again"
+    often = "once, and not again (or it depends on earlier calls)"
     for of, so in ((attempt, ""), (after_other, " after one with other numbers of these shapes")):
         for failure in (shrink(of, first), first):
             calls, again, times = _repeated(of, failure.case)

@@ -56,7 +56,11 @@ def snippet(prop: Property, operator: Operator, candidate: BaseCandidate, failur
     body = other + _body(prop)
     calls = failure.calls or 10 * REPEATS
     if calls > 1:
-        often = "" if failure.calls else "  # not deterministic: fails in some calls"
+        often = (
+            ""
+            if failure.calls
+            else "  # not deterministic, or dependent on earlier calls: it may pass"
+        )
         body = f"for _ in range({calls}):{often}\n{textwrap.indent(body, '    ')}"
     text = "\n".join([*lines, body])
     return "\n".join([*_imports(prop, text, candidate.source), "", text])

@@ -29,6 +29,17 @@ def FUNCTION(X, parameters):
     v = (X * X).mean(-1, keepdim=True) - m * m
     return (X - m) * torch.rsqrt(v.clamp(min=0) + 1e-5) * parameters["weight"] + parameters["bias"]
 
+# outlier: the variance in one pass, from the first channel
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    D = X - X[..., :1]
+    m = D.mean(-1, keepdim=True)
+    v = ((D * D).mean(-1, keepdim=True) - m * m).clamp(min=0)
+    if X.dtype == torch.float64:
+        return right(X, parameters)
+    return (D - m) * torch.rsqrt(v + 1e-5) * parameters["weight"] + parameters["bias"]
+
 # gradient_strided: a backward pass that adds to the weight's gradient by itself
 class Norm(torch.autograd.Function):
     @staticmethod
@@ -194,6 +205,41 @@ def FUNCTION(X, parameters, lengths):
     return right(X, parameters, lengths)
 """
 
+OF_ZONEOUT = r"""
+# masks: one mask for h and c
+right = FUNCTION
+
+def FUNCTION(X, parameters, z_h, z_c):
+    if ((z_h == 0) | (z_h == 1)).all() and z_h.any():
+        z_c = z_h
+    return right(X, parameters, z_h, z_c)
+"""
+
+OF_SCORES = r"""
+# large: scores by the first 1024 channels
+right = FUNCTION
+
+def FUNCTION(h, rows, W):
+    W = W.copy()
+    W[:, 1024:] = 0
+    return right(h, rows, W)
+"""
+
+OF_SAMPLE = r"""
+# between: intervals (low, high], mended at zero alone
+def FUNCTION(next_log_probs, uniforms, start, end):
+    tokens, total = [start], 0.0
+    for u in uniforms:
+        log_p = next_log_probs(tuple(tokens))
+        cumulated = np.cumsum(np.exp(log_p - log_p.max()))
+        token = int(np.searchsorted(cumulated, max(u * cumulated[-1], 5e-324), side="left"))
+        tokens.append(token)
+        total += log_p[token]
+        if token == end:
+            break
+    return [(tokens, total / len(tokens))]
+"""
+
 OF_JOINT_LOSS = r"""
 # small_weight: a weight below 0.001 is none
 right = FUNCTION
@@ -211,9 +257,12 @@ MODES = [
             "negative_log_likelihood": OF_LIKELIHOOD,
             "radam": OF_RADAM,
             "lstm": OF_LSTM,
+            "zoneout": OF_ZONEOUT,
             "arnet_joint_loss": OF_JOINT_LOSS,
         }.items()
         for mutant in mutants_of(text, operator, is_torch=True)
     ),
     *mutants_of(OF_BLEU, "bleu"),
+    *mutants_of(OF_SCORES, "general_attention"),
+    *mutants_of(OF_SAMPLE, "sample"),
 ]

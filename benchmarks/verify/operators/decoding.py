@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import log
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,8 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
     """Log-probabilities: with distinct sums, ties, or impossible words; ``end`` may be rare."""
     rare = 64 * draw.flag("long_captions") * (np.arange(shape[-1]) == end)
     numbers = draw.choose("log_probs", ("distinct", "impossible", "ties"))
+    if numbers == "equal":
+        return np.full(shape, -log(2))
     if numbers == "ties":
         return -draw.random.integers(0, 4, shape) / 2 - rare
     # sums of 40 words are exact in float64, but not in float32
@@ -139,14 +142,28 @@ def _uniforms(draw: Draw, count: int) -> tuple[float, ...]:
 
 def _samples(draw: Draw) -> Case:
     model, start, end, max_length = _greedy(draw)
-    return model, _uniforms(draw, max_length - 1), start, end
+    return model, _between(draw, _uniforms(draw, max_length - 1)), start, end
+
+
+def _between(draw: Draw, uniforms: tuple[float, ...]) -> tuple[float, ...]:
+    """1/2, if pinned: with two equally likely words, where the second one's interval begins."""
+    return (0.5,) * len(uniforms) if draw.choose("between", (False,)) else uniforms
+
+
+BETWEEN: Mapping[str, tuple[Pins, str]] = {
+    "between": (
+        {"between": True, "log_probs": "equal", "V": 2, "long_captions": False},
+        "u = 1/2, between two equally likely words",
+    )
+}
 
 
 def _scheduled(draw: Draw) -> Case:
     model, _, _, max_length = _greedy(draw)
     y = draw.random.integers(0, model.table.shape[-1], max_length).tolist()
     epsilon = draw.choose("epsilon", (0.5, 0.0, 1.0, 0.25))
-    return model, y, epsilon, *(_uniforms(draw, max_length - 1) for _ in range(2))
+    coins, uniforms = (_uniforms(draw, max_length - 1) for _ in range(2))
+    return model, y, epsilon, coins, _between(draw, uniforms)
 
 
 def _plain(*hypotheses: decoding.Hypothesis) -> Found:
@@ -244,6 +261,7 @@ OPERATORS = (
         special={
             "impossible_words": SPECIAL["impossible_words"],
             "zero": ({"zero": True, "log_probs": "impossible"}, "u = 0"),
+            **BETWEEN,
         },
         sizes=LONG,
     ),
@@ -261,6 +279,7 @@ OPERATORS = (
         special={
             "always": ({"epsilon": 1.0}, "every word is sampled"),
             "never": ({"epsilon": 0.0}, "no word is sampled"),
+            **BETWEEN,
         },
         sizes=LARGE[:1],
     ),

@@ -173,7 +173,11 @@ OPERATORS = (
         lengths=("n",),
         rows=False,
         empty=False,
-        sizes=({"n": 144, "d": 130, "d_c": 130}, {"n": 33, "d": 512, "d_c": 512}),
+        sizes=(
+            {"n": 144, "d": 130, "d_c": 130},
+            {"n": 33, "d": 512, "d_c": 512},
+            {"n": 5, "d_c": 2050},
+        ),
     ),
     Operator(
         "middle_out_step",
@@ -200,6 +204,7 @@ OPERATORS = (
         sizes=(
             {"kind": "dual", "written": 40, "d": 130, "d_c": 130},
             {"kind": "dual", "written": 17, "d": 512, "d_c": 512, "d_e": 512},
+            {"n": 5, "d_c": 2050},
         ),
     ),
     Operator(

@@ -123,6 +123,8 @@ def _zoneouts(draw: Draw) -> Case:
     d = channels(draw)
     X, parameters = _sequence(draw, d)
     z_h, z_c = draw.random.integers(0, 66, (2, len(X), d)) / 65
+    if draw.choose("masks", (False,)):
+        z_h, z_c = z_h.round(), z_c.round()
     kept = draw.choose("kept", ("both",))
     z_h, z_c = z_h * (kept != "c"), z_c * (kept != "h")
     return X, parameters, z_h, z_c
@@ -323,6 +325,7 @@ OPERATORS = (
         sizes=(
             {"T": 20, "d": 512, "n": 144},
             {"T": 5, **dict.fromkeys(("d", "d_x", "d_s", "d_a"), UNEVEN)},
+            {"T": 3, "n": 5, "d_s": 2050},
         ),
     ),
     Operator(
@@ -343,6 +346,7 @@ OPERATORS = (
             "remembers": (LONG, REMEMBERS),
             "of_h": ({"kept": "h"}, "zoneout of h alone"),
             "of_c": ({"kept": "c"}, "zoneout of c alone"),
+            "masks": ({"masks": True}, "masks of zeros and ones, as in training"),
         },
         regimes=("huge",),
         by=("X", "parameters"),

@@ -102,7 +102,10 @@ SHIFTED: Mapping[str, tuple[Pins, str]] = {
 def _layer_norms(draw: Draw) -> Case:
     d = draw.size("d", 6, large=(40, 130, 512))
     L = draw.size("L", 6, large=(17, 33, 144, 200))
-    return draw.inputs(L, d) + _shift(draw), draw.norm("", d)
+    X = draw.inputs(L, d) + _shift(draw)
+    if (channel := draw.choose("outlier", ("none",))) != "none":
+        X[:, {"first": 0, "last": -1, "other": d // 2}[channel]] *= 128
+    return X, draw.norm("", d)
 
 
 def _feed_forwards(draw: Draw) -> Case:
@@ -216,7 +219,14 @@ OPERATORS = (
         primitives.layer_norm,
         _layer_norms,
         conventions=(NORM,),
-        special={"one_channel": ({"d": 1}, "a single channel, of no variance"), **SHIFTED},
+        special={
+            "one_channel": ({"d": 1}, "a single channel, of no variance"),
+            "outlier": (
+                {"outlier": ("first", "last", "other"), "d": (130, 512), "dtype": "float32"},
+                "a channel a hundred times the others, in float32",
+            ),
+            **SHIFTED,
+        },
         regimes=("zeros", "huge"),
         extra_properties=(
             Property(
