@@ -261,7 +261,7 @@ def test_a_result_of_many_numbers_in_lists_is_read_in_time():
             torch.tensor(X), {k: torch.tensor(x) for k, x in parameters.items()}
         ).tolist()
 
-    limits = Limits(seconds=2)
+    limits = Limits(seconds=10)
     with resolve(lists, OPERATORS["layer_norm"], "numpy", limits=limits) as candidate:
         (found,) = conformance_test(OPERATORS["layer_norm"], candidate, only=("large",))
     assert found.passed
