@@ -129,14 +129,11 @@ def resolve(
     else:
         others = {"torch", *candidate.mentions} - {"numpy"}
     tried = [isolated(name) for name in sorted(others, reverse=True)]
-    kinds = [_failure_kind(other, operator) for other in tried]
-    taking = (other for other, kind in zip(tried, kinds, strict=True) if kind in ACCEPTED)
-    mentioned = (
-        other
-        for other, kind in zip(tried, kinds, strict=True)
-        if other.framework in candidate.mentions or kind in LIMITS
-    )
-    chosen = next(taking, None) or next(mentioned, candidate)
+    kinds = {other.framework: _failure_kind(other, operator) for other in tried}
+    taking = [other for other in tried if kinds[other.framework] in ACCEPTED]
+    hanging = [other for other in tried if kinds[other.framework] in LIMITS]
+    mentioned = [other for other in tried if other.framework in candidate.mentions]
+    chosen = [*taking, *hanging, *mentioned, candidate][0]
     for other in [candidate, *tried]:
         if other is not chosen:
             other.close()

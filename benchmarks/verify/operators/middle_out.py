@@ -27,9 +27,10 @@ ORDER = (
 EMPTY = "The left half may have no words."
 
 
-def _sizes(draw: Draw, widest: int = UNEVEN) -> tuple[int, int, int]:
-    """(d, d_c, d_e)."""
-    d, d_c, d_e = (draw.size(name, 4, large=(40, 130, widest)) for name in ("d", "d_c", "d_e"))
+def _sizes(draw: Draw, d: int = UNEVEN, others: int = UNEVEN) -> tuple[int, int, int]:
+    """(d, d_c, d_e), of at most ``d`` and ``others``."""
+    widest = {"d": d, "d_c": others, "d_e": others}
+    d, d_c, d_e = (draw.size(name, 4, large=(40, 130, most)) for name, most in widest.items())
     return d, d_c, d_e
 
 
@@ -77,7 +78,7 @@ def _steps(draw: Draw) -> Case:
 
 
 def _captions(draw: Draw) -> Case:
-    (d, d_c, d_e), kind = _sizes(draw, 300), draw.choose("kind", middle_out.SELF_ATTENTIONS)
+    (d, d_c, d_e), kind = _sizes(draw, 512, 300), draw.choose("kind", middle_out.SELF_ATTENTIONS)
     V = draw.size("V", 5, large=(130,), least=2)
     left = draw.size("left", 4, large=(17, 40), least=0)
     right = draw.size("right", 4, large=(17, 40))
