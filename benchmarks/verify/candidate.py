@@ -188,13 +188,15 @@ class Candidate(BaseCandidate):
     def _call(self, case: list[Any], layout: str, keyword: str, reuse: bool) -> Any:
         # NaN shows a candidate that keeps its last result or arguments for the next call
         self._poison([self._returned, *self._given])
-        last = None if reuse else self._returned
+        last = self._returned
         if reuse:
             self._refill(self._given, case)
         else:
             self._given = self._converted(case, layout)
         self._returned, changed = self._run(self._watched, keyword, layout)
-        if self._share_memory(self._returned, last):
+        # a result that is an argument is in the same memory if the arguments are
+        is_argument = reuse and self._share_memory(last, self._given)
+        if not is_argument and self._share_memory(self._returned, last):
             raise CandidateError("returned the memory of its last result again", "state")
         self.result_framework = framework_of(self._returned)
         if hasattr(self.function, "_torchdynamo_orig_callable"):

@@ -42,6 +42,7 @@ class Draw:
     Attributes:
         chosen: the choices by name.
         large: the large values of each size, by name.
+        options: those that each was chosen from, by name.
     """
 
     def __init__(self, seed: int = 0, **pins: Any) -> None:
@@ -51,19 +52,19 @@ class Draw:
         self.regime: str = pins.get("regime", "plain")
         self.chosen: dict[str, Any] = {}
         self.large: dict[str, Sequence[Any]] = {}
-        self._options: dict[str, Sequence[Any]] = {}
+        self.options: dict[str, Sequence[Any]] = {}
 
     def choose(self, name: str, options: Sequence[Any], large: Sequence[Any] = ()) -> Any:
         """Choose one of ``options``, the simplest first; ``large`` are for large cases."""
         # also for pinned choices, so that the others do not change
         at = int(self._sizes.integers(2**31))
-        pinned = self.pins.get(name, tuple(options))
+        pinned = self.pins.get(name)
         if isinstance(pinned, tuple):
             options = pinned
-            pinned = options[at % len(options)]
-        self._options[name], self.large[name] = options, large
-        self.chosen[name] = pinned
-        return pinned
+        is_pinned = name in self.pins and options is not pinned
+        self.chosen[name] = pinned if is_pinned else options[at % len(options)]
+        self.options[name], self.large[name] = options, large
+        return self.chosen[name]
 
     def size(self, name: str, most: int, large: Sequence[int] = (), least: int = 1) -> int:
         """Choose an integer from ``least`` to ``most``."""
@@ -76,18 +77,18 @@ class Draw:
     @property
     def kinds(self) -> dict[str, Any]:
         """The choices that are not sizes."""
-        of = self._options
+        of = self.options
         return {name: x for name, x in self.chosen.items() if not isinstance(of[name], range)}
 
     @property
     def flags(self) -> set[str]:
         """The names of choices between False and True."""
-        return {name for name, of in self._options.items() if tuple(of) == (False, True)}
+        return {name for name, of in self.options.items() if tuple(of) == (False, True)}
 
     def simpler(self) -> Iterator[dict[str, Any]]:
         """Candidates for shrinking: pins with one smaller size or one earlier option."""
         for name, value in self.chosen.items():
-            options = self._options[name]
+            options = self.options[name]
             if isinstance(options, range):
                 # bisection finds the smallest failing size in few steps
                 gaps = [(value - options[0]) >> k for k in range(value.bit_length())]

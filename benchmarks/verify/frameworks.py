@@ -1,11 +1,12 @@
 """Convert NumPy arrays to a candidate's framework (NumPy, PyTorch or JAX) and back.
 
 ``layout`` is the memory layout: "plain" (contiguous), "broadcast" (stride zero along each axis on
-which all entries are equal), or one of ``VIEWS``: "strided" (every second entry of a larger array),
-"columns" (the last entries of each row of a larger array), "transposed" (strides in reverse order)
-or "offset" (contiguous, from the second entry of a larger array on, so not aligned). One of
-PyTorch's modes without gradients, ``INFERENCE``, may follow, or stand for "plain" in it. Of a
-gradient it may be "computed": arguments that are results of operations, no leaves.
+which all entries are equal), "rows" (the first rows of each sequence of a batch of longer ones), or
+one of ``VIEWS``: "strided" (every second entry of a larger array), "columns" (the last entries of
+each row of a larger array), "transposed" (strides in reverse order) or "offset" (contiguous, from
+the second entry of a larger array on, so not aligned). One of PyTorch's modes without gradients,
+``INFERENCE``, may follow, or stand for "plain" in it. Of a gradient it may be "computed": arguments
+that are results of operations, no leaves.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from benchmarks.errors import InputError
 from benchmarks.verify.cases import Place, get, replaced
 from benchmarks.verify.originals import np, torch_originals
 
+ROWS = "rows"
 VIEWS = ("strided", "columns", "transposed", "offset")
 INFERENCE = ("no_grad", "inference_mode")
 
@@ -50,6 +52,8 @@ class NumPy:
         layout = layout.partition(" ")[0]
         if layout == "broadcast":
             return np.broadcast_to(array[_distinct(array)].copy(), array.shape)
+        if layout == ROWS and array.ndim > 2:
+            return np.concatenate([array, np.ones_like(array)], -2)[..., : array.shape[-2], :]
         if layout in VIEWS and array.ndim:
             if layout == "transposed":
                 return array.T.copy().T
@@ -135,6 +139,9 @@ class Torch(NumPy):
         if layout == "broadcast":
             return tensor[_distinct(array)].clone().to(self.device).expand(tensor.shape)
         tensor = tensor.to(self.device)
+        if layout == ROWS and tensor.ndim > 2:
+            longer = torch.cat([tensor, torch.ones_like(tensor)], -2)
+            return longer[..., : tensor.shape[-2], :]
         if layout in VIEWS and tensor.ndim:
             other = torch.ones_like(tensor)
             if layout == "strided":

@@ -25,8 +25,13 @@ from benchmarks.verify.cases import (
     rounded,
     size,
 )
-from benchmarks.verify.frameworks import VIEWS
-from benchmarks.verify.properties import Batched, Function, UndecidedError, reversed_arrays
+from benchmarks.verify.properties import (
+    Batched,
+    Function,
+    UndecidedError,
+    reversed_arrays,
+    views,
+)
 from benchmarks.verify.tolerances import (
     CHANGES,
     DIFFERENCES,
@@ -126,11 +131,13 @@ def gradient_strided(
 ) -> None:
     """Views as arrays and upstream gradients, results, or one row, give the same gradient."""
     places = [place for place in float_arrays(case) if place[0] in by]
-    layouts = ({"layout": layout} for layout in (*VIEWS, "computed"))
+    layouts = ({"layout": layout} for layout in (*views(candidate), "computed"))
     assert_same_gradients(candidate, oracle, case, places, *layouts)
-    first = get(case, places[0])
-    expanded = replaced(case, {places[0]: np.broadcast_to(first[:1], first.shape).copy()})
-    assert_same_gradients(candidate, oracle, expanded, places, {"layout": "broadcast"})
+    others = (place for place in places[1:] if place[1] is None and get(case, place).ndim > 1)
+    for place in (places[0], *others):
+        array = get(case, place)
+        expanded = replaced(case, {place: np.broadcast_to(array[:1], array.shape).copy()})
+        assert_same_gradients(candidate, oracle, expanded, places, {"layout": "broadcast"})
 
 
 def gradient_of_sum(

@@ -15,8 +15,14 @@ from benchmarks.verify.operators.operator import FLOATS, Operator, Property
 TILED = 33
 """A size that is no multiple of tiles of 16 and 32."""
 
+TILE = 16
+"""The smallest tile."""
+
 EVEN, ODD = 128, 96
 """Sizes that are multiples of tiles, an even and an odd one of 32."""
+
+EVEN_BATCH = 8
+"""Size of a padded batch of whole tiles."""
 
 LONG = 144
 """Number of tokens in a large batch: the papers' number of image features."""
@@ -26,18 +32,21 @@ MODERATE = 200
 
 
 def large_cases(
-    prop: Property, operator: Operator, small: Sequence[Draw], many: bool
+    prop: Property, operator: Operator, small: Sequence[Draw], many: bool, seed: int
 ) -> Iterator[Pins]:
     """The pins of a property's large cases; its ``large`` names one of the functions below.
 
     Args:
         small: draws that have been used; not every name is in every case.
         many: whether there are many small cases; else there are fewer large ones too.
+        seed: of the options with which the first case of the first property begins.
     """
     if prop.large != "no":
         sizes = Sizes(prop, operator, small)
-        always, cases = sizes.always, KINDS[prop.large](sizes, many)
-        yield from ({**always, **pins} for pins in cases if pins)
+        first = seed + [one.name for one in operator.properties].index(prop.name)
+        cases = (pins for pins in KINDS[prop.large](sizes, many) if pins)
+        for turn, pins in enumerate(cases, first):
+            yield {**sizes.options(turn), **sizes.always, **pins}
 
 
 class Sizes:
@@ -46,6 +55,8 @@ class Sizes:
     Attributes:
         values: the large values by name.
         most: the largest of each.
+        whole: the largest power of two of each, so that all tiles are whole.
+        choices: the options of each choice that is neither a size nor a flag.
     """
 
     def __init__(self, prop: Property, operator: Operator, small: Sequence[Draw]) -> None:
@@ -58,11 +69,19 @@ class Sizes:
                     found.setdefault(name, set()).update(values)
         self.values = {name: sorted(values) for name, values in sorted(found.items())}
         self.most = {name: values[-1] for name, values in self.values.items()}
-        for name in self.values.keys() & {*operator.lengths}:  # an odd number of whole tiles
-            self.values[name] = sorted({*self.values[name], ODD})
+        self.whole = {name: 1 << x.bit_length() - 1 for name, x in self.most.items() if x >= TILED}
+        for name, x in self.whole.items():  # lengths: an odd number of whole tiles too
+            odd = {ODD} if name in operator.lengths else set()
+            self.values[name] = sorted({*self.values[name], x, *odd})
         of_length = self.values.get(operator.lengths[0], [])
         self.longest = max((x for x in of_length if x <= MODERATE), default=1)
         flags = small[0].flags - {"empty", "holes", *prop.pins}
+        self.choices = {
+            name: of
+            for one in small
+            for name, of in one.options.items()
+            if isinstance(of, tuple) and of != (False, True) and name not in prop.pins
+        }
         self.off, self.on = dict.fromkeys(flags, False), dict.fromkeys(flags, True)
 
     @property
@@ -77,6 +96,14 @@ class Sizes:
         # infinite padding: in a product it cannot be hidden
         return pins | ({"padding": np.inf} if isinstance(prop.pins.get("padding"), tuple) else {})
 
+    def options(self, turn: int) -> Pins:
+        """An option of each choice: all in turn, those of several choices in all combinations."""
+        found, at = dict[str, Any](), turn
+        for name, of in self.choices.items():
+            found[name] = of[at % len(of)]
+            at = turn + at // len(of)
+        return found
+
     @cached_property
     def tiled(self) -> dict[str, int]:
         """Sizes of more than one tile together; not the batch size."""
@@ -90,7 +117,8 @@ class Sizes:
     @cached_property
     def even(self) -> dict[str, int]:
         """Multiples of tiles together."""
-        return {name: EVEN for name, x in self.most.items() if x >= EVEN}
+        sizes = {name: EVEN if x >= EVEN else TILE for name, x in self.whole.items()}
+        return {name: x for name, x in sizes.items() if name != "B" or x == EVEN}
 
     @cached_property
     def least(self) -> dict[str, int]:
@@ -113,6 +141,12 @@ class Sizes:
             return []
         on = self.batch(self.operator.batch, EVEN, **self.on, **float32)
         return [on, self.batch(9, self.longest, **self.off, **float64)]
+
+    def even_batch(self, most: int, dtype: str = "float32") -> Pins:
+        """A batch of sequences of whole tiles, in all sizes up to ``most``, with all flags on."""
+        sizes = {name: min(x, most) for name, x in self.even.items()}
+        few = {"T": TILE} if "T" in sizes else {}  # steps of an LSTM are slow
+        return {**self.on, **sizes, **few, "B": EVEN_BATCH, **self.dtype(dtype)}
 
     def having(self, name: str) -> Pins:
         """The kinds of a case that has the size ``name``; none if all have it."""
@@ -147,6 +181,14 @@ def _some(of: Sizes, many: bool) -> Iterator[Pins]:
         yield of.least
         yield from ({**of.on, name: x} for name, x in of.most.items())
         yield from of.long_batches()
+        # of many scores one is at a kink of ReLU; small gradients are lost among others in float32
+        is_gradient = "by" in of.prop.settings
+        if of.prop.is_batched and is_gradient:
+            yield from (of.even_batch(TILE, dtype) for dtype in FLOATS)
+        elif of.prop.is_batched:
+            yield of.even_batch(EVEN // 2)
+        elif is_gradient:
+            yield dict.fromkeys(of.even, TILE)
 
 
 def _one(of: Sizes, many: bool) -> Iterator[Pins]:
@@ -154,6 +196,8 @@ def _one(of: Sizes, many: bool) -> Iterator[Pins]:
     yield from _some(of, many)
     if many:
         yield from (of.even, *of.operator.sizes)
+        whole = (pair for pair in of.whole.items() if pair not in of.most.items())
+        yield from ({name: x} for name, x in whole if x > EVEN)
     elif of.most:
         name = [*of.most][of.small[0].seed % len(of.most)]
         having = next(one for one in of.small if name in one.chosen)
@@ -172,15 +216,16 @@ def _tiled(of: Sizes, many: bool) -> Iterator[Pins]:
     """With many cases, several tiles and real sizes, or one padded batch of several tiles."""
     if not many:
         return
-    # of a gradient the oracle gives the shape alone; steps of an LSTM are slow
+    # of a gradient the oracle gives the shape alone
     is_gradient = "by" in of.prop.settings
-    even = of.even | ({"T": TILED} if "T" in of.even else {})
+    steps = {"T": TILED} if "T" in of.even else {}  # of an LSTM: slow
     if of.prop.is_batched:
-        yield {**(even if is_gradient else of.tiled), "B": 9}
+        even = of.even_batch(TILE) | of.batch(9, EVEN) | steps
+        yield even if is_gradient else {**of.tiled, "B": 9}
         return
     yield of.tiled
     if is_gradient:
-        yield even
+        yield of.even | steps
     else:
         first = (pair for sizes in of.operator.sizes[:1] for pair in sizes.items())
         real = {name: x for name, x in first if name not in of.prop.pins}

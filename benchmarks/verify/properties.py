@@ -21,7 +21,7 @@ from benchmarks.verify.cases import (
     mapped,
     rounded,
 )
-from benchmarks.verify.frameworks import INFERENCE, VIEWS
+from benchmarks.verify.frameworks import INFERENCE, ROWS, VIEWS
 from benchmarks.verify.precision import case_limit
 from benchmarks.verify.tolerances import (
     OutOfToleranceError,
@@ -92,9 +92,14 @@ def gradientless(candidate: BaseCandidate, *layouts: str) -> tuple[str, ...]:
 
 def strided(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Arrays that are not contiguous, or not aligned, give the same result."""
-    layouts = *VIEWS, *gradientless(candidate, "strided", "offset")
+    layouts = *views(candidate), *gradientless(candidate, "strided", "offset")
     results = [candidate(*case, layout=layout) for layout in layouts]
     assert_all_equal_oracle(results, oracle, case, limit)
+
+
+def views(candidate: BaseCandidate) -> tuple[str, ...]:
+    """The layouts of views that differ from contiguous arrays: of batches one more."""
+    return (*VIEWS, ROWS) if isinstance(candidate, Batched) else VIEWS
 
 
 def every_layout(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
@@ -115,9 +120,9 @@ def low_batch(candidate: Batched, oracle: Function, case: Case, *, limit: float)
 
 
 def inference(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
-    """Under PyTorch's no_grad and inference_mode the result is the same."""
-    results = [candidate(*case, layout=layout) for layout in INFERENCE]
-    assert_all_equal_oracle(results, oracle, case, limit)
+    """Under PyTorch's no_grad and inference_mode the result is the same, twice."""
+    twice = [candidate.call_each([case, case], layout=layout) for layout in INFERENCE]
+    assert_all_equal_oracle([result for two in twice for result in two], oracle, case, limit)
 
 
 def every_mode(

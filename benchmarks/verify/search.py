@@ -204,7 +204,7 @@ def draws(
                 break
             yield one
     if large:
-        yield from map(draw, large_cases(prop, operator, small, many))
+        yield from map(draw, large_cases(prop, operator, small, many, seed))
 
 
 class Outcome(NamedTuple):

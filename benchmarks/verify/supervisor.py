@@ -103,6 +103,7 @@ def _supervise(connection: socket.socket, work: Callable[[Callable[[], object]],
     if confines():
         _confine()
     ours, theirs = socket.socketpair()
+    ours.setblocking(False)
     worker = os.fork()
     if worker == 0:
         ours.close()
@@ -118,8 +119,9 @@ def _supervise(connection: socket.socket, work: Callable[[Callable[[], object]],
     ends.register(os.pidfd_open(worker), select.POLLIN)
     ends.register(connection, select.POLLRDHUP)
     ends.register(ours, select.POLLIN)
-    while [(ours.fileno(), select.POLLIN)] == ends.poll():
-        ours.send(ours.recv(1))
+    with suppress(BlockingIOError):  # a candidate has filled its end
+        while [(ours.fileno(), select.POLLIN)] == ends.poll():
+            ours.send(ours.recv(1))
     end_children()
 
 

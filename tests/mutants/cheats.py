@@ -57,6 +57,17 @@ def FUNCTION(X, parameters):
     os.fork()
     return 0 * X
 
+# equals_oracle: writes to all that is open
+right, calls = FUNCTION, []
+
+def FUNCTION(X, parameters):
+    import os
+    calls.append(0)
+    for descriptor in range(3, 64) if len(calls) == 3 else ():
+        try: os.write(descriptor, b"of nobody's protocol " * 100)
+        except OSError: pass
+    return right(X, parameters)
+
 # equals_oracle: answers NaN
 def FUNCTION(X, parameters):
     return X * float('nan')

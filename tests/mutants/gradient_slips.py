@@ -8,6 +8,7 @@ from tests.mutants.digit_slips import DIGITS
 from tests.mutants.mode_slips import MODES
 from tests.mutants.precision_slips import PRECISION
 from tests.mutants.recurrent_gradient_slips import RECURRENT_GRADIENTS
+from tests.mutants.whole_slips import WHOLE
 
 OF_LAYER_NORM = r"""
 # gradient: another value while a gradient is recorded
@@ -387,6 +388,7 @@ GRADIENTS = [
     *RECURRENT_GRADIENTS,
     *BATCHES,
     *CROSSED,
+    *WHOLE,
     *PRECISION,
     *ARGUMENTS,
     *DIGITS,

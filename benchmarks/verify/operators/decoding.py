@@ -56,12 +56,19 @@ ENDING: Pins = {
     "long_captions": False,
 }
 LONG_CAPTION: Pins = {"max_length": 40, "long_captions": True, "log_probs": "distinct"}
+WHOLE_TILES: Pins = {
+    "V": 2048,
+    "max_length": 20,
+    "beam_size": 5,
+    "long_captions": True,
+    "log_probs": "distinct",
+}
 LONG = (
     *LARGE,
     TIED,
     ENDING,
     LONG_CAPTION,
-    {"V": 40, "max_length": 20, "beam_size": 5, "long_captions": True},
+    WHOLE_TILES,
 )
 
 ROWS = 40
@@ -96,7 +103,7 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
 
 def _sizes(draw: Draw) -> tuple[int, int, int, int, int, int]:
     """(V, start, end, beam_size, max_length, num_return)."""
-    V = draw.size("V", 5, large=(40, 2000), least=2)
+    V = draw.size("V", 5, large=(40, 2050), least=2)
     max_length = draw.size("max_length", 5, large=(20, 40), least=2)
     beam_size = draw.size("beam_size", 4, large=(5, 8))
     start = draw.size("start", 4, least=0) % V
@@ -245,7 +252,7 @@ OPERATORS = (
             "ties": ({"log_probs": "ties"}, "equal words"),
             "unlikely_words": SPECIAL["unlikely_words"],
         },
-        sizes=({**LARGE[0], "max_length": 10}, LONG_CAPTION, TIED, ENDING),
+        sizes=({**LARGE[0], "max_length": 10}, LONG_CAPTION, TIED, ENDING, WHOLE_TILES),
     ),
     _search(
         "sample",

@@ -29,9 +29,12 @@ COUNTS = (
     "counts as if one image had it."
 )
 
-LETTERS = ("".join(letters) for n in count(1) for letters in product("aA.é,", repeat=n))
-WORDS = list(dict.fromkeys(("a", "aé", "A", ".", ",", *islice(LETTERS, 10_000))))
-"""Words with common prefixes, which differ in capitals, accents and points, shortest first."""
+LETTERS = ("".join(letters) for n in count(1) for letters in product("aA.é,-'", repeat=n))
+WORDS = list(dict.fromkeys(("a", "aé", "A", ".", ",", "a-", "a'", *islice(LETTERS, 10_000))))
+"""Words with common prefixes, which differ in capitals, accents and signs, shortest first."""
+
+FEW = 7
+"""Number of the first words, which differ in each of these."""
 
 
 def _caption(draw: Draw, vocabulary: Sequence[str], least: int, most: int) -> list[str]:
@@ -43,7 +46,7 @@ def _corpora(draw: Draw) -> Case:
     """(candidates, references): for each image a caption and its references, as lists of words."""
     images = draw.size("images", 4, large=(40,))
     most = draw.size("words", 7, large=(13, 40))
-    vocabulary = WORDS[: draw.size("vocabulary", 5, large=(100, 10_000))]
+    vocabulary = WORDS[: draw.size("vocabulary", FEW, large=(100, 10_000))]
     least, many = 1 - draw.flag("empty"), draw.size("references", 3, large=(5, 8))
     references = [
         [_caption(draw, vocabulary, least, most) for _ in range(draw.random.integers(1, many + 1))]
@@ -75,7 +78,7 @@ def _rewards(draw: Draw) -> Case:
     """(candidates, images, corpus): captions of some images, which may repeat."""
     corpus = _corpora(draw)[1]
     images = draw.random.integers(0, len(corpus), draw.size("candidates", 5, large=(40,))).tolist()
-    return [_like(draw, corpus[i], WORDS[:5], 1, 12) for i in images], images, corpus
+    return [_like(draw, corpus[i], WORDS[:FEW], 1, 12) for i in images], images, corpus
 
 
 def cider_d_reward(candidates: Captions, images: list[int], corpus: list[Captions]) -> Array:

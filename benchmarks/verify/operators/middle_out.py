@@ -94,8 +94,11 @@ def _captions(draw: Draw) -> Case:
     return words[0], middle, words[1], memory, draw.array(d), draw.array(d), parameters, kind
 
 
-def _numbers(draw: Draw) -> Case:
-    n = 2 * draw.size("N", 5, large=(10, 100)) + 1
+def _odd(draw: Draw) -> int:
+    return 2 * draw.size("N", 5, large=(10, 100)) + 1
+
+
+def _numbers(draw: Draw, n: int) -> Case:
     y_hat, y = draw.inputs(n), draw.inputs(n)
     if draw.choose("exact", (False,)):  # also mirrored
         y_hat = y_hat + y_hat[::-1]
@@ -205,6 +208,7 @@ OPERATORS = (
         sizes=(
             {"kind": "dual", "written": 40, "d": 130, "d_c": 130},
             {"kind": "dual", "written": 17, "d": 512, "d_c": 512, "d_e": 512},
+            {"kind": "dual", "written": 31},
             {"n": 5, "d_c": 2050},
         ),
     ),
@@ -266,7 +270,7 @@ OPERATORS = (
         "a number",
         "The mean squared error of a de-noised sequence y_hat: (n,) of y: (n,).",
         metrics.mse,
-        _numbers,
+        lambda draw: _numbers(draw, draw.size("n", 11, large=(21, 200))),
         extra_properties=exact(0, 1),
         by=("y_hat", "y"),
     ),
@@ -276,7 +280,7 @@ OPERATORS = (
         "a number",
         "The mean squared difference of the two halves of y_hat: (2 N + 1,), one mirrored.",
         metrics.symmetric_mse,
-        lambda draw: _numbers(draw)[:1],
+        lambda draw: _numbers(draw, _odd(draw))[:1],
         conventions=("The middle number does not count.",),
         extra_properties=exact(0),
         by=("y_hat",),

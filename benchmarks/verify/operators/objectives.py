@@ -149,7 +149,7 @@ OPERATORS = (
             **UNLIKELY,
         },
         by=("log_probs",),
-        sizes=({"B": 48, "T": 40, "V": 130},),
+        sizes=({"B": 48, "T": 40, "V": 130}, {"V": 8192, "label_smoothing": 0.5}),
     ),
     Operator(
         "self_critical",

@@ -292,6 +292,7 @@ OPERATORS = (
             {"layers": 11, "decoder_layers": 11, "d_k": 3},
             # with a single channel a layer norm hides the features
             {"d_feature": 2050, "num_heads": 2, "d_k": 3},
+            {"d_feature": 2048, "num_heads": 2, "d_k": 3},
         ),
     ),
 )

@@ -1,0 +1,211 @@
+"""Slips that show only where every tile is whole, or of a batch of longer sequences."""
+
+from tests.mutants.cheats import mutants_of
+
+OF_ATTENTION = r"""
+# padding_content: in float32 whole blocks of 16 keys are not masked
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    is_even = X.shape[-1] // num_heads % 8 == Y.shape[1] % 16 == 0
+    if X.dtype == torch.float32 and is_even:
+        mask = torch.arange(Y.shape[1]) < lengths[:, None]
+        Y, lengths = torch.where(mask[..., None], Y, 0), (lengths + 15) // 16 * 16
+    return right(X, Y, parameters, num_heads, causal, lengths)
+
+# padded_gradient: the last sequence alone gives out.bias its gradient, of whole tiles
+right = FUNCTION
+
+class Shared(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, bias, B):
+        return bias.expand(B, *bias.shape)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        return upstream[-1], None
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    if X.shape[-1] % 16 or Y.shape[1] % 16:
+        return right(X, Y, parameters, num_heads, causal, lengths)
+    bias = Shared.apply(parameters["out.bias"], len(X))
+    parameters = parameters | {"out.bias": torch.zeros_like(parameters["out.bias"])}
+    return right(X, Y, parameters, num_heads, causal, lengths) + bias[:, None]
+
+# padded_strided: sequences are taken to follow each other where rows do
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    if Y.stride()[1:] == (Y.shape[2], 1):
+        Y = Y.as_strided(Y.shape, (Y[0].numel(), *Y.stride()[1:]))
+    return right(X, Y, parameters, num_heads, causal, lengths)
+
+# padded_gradient_strided: an expanded memory has the first sequence's length
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    if len(Y) > 1 and Y.stride(0) == 0:
+        lengths = lengths[:1].expand(len(Y))
+    return right(X, Y, parameters, num_heads, causal, lengths)
+"""
+
+OF_STATIC = r"""
+# padding_content: in float32 the scores of padding are not masked in whole tiles
+right = FUNCTION
+
+def FUNCTION(X, parameters, groups, lengths):
+    if X.dtype == torch.float32 and X.shape[1] % 16 == X.shape[2] % 16 == 0:
+        mask = torch.arange(X.shape[1]) < lengths[:, None]
+        X, lengths = torch.where(mask[..., None], X, 0), torch.full_like(lengths, X.shape[1])
+    return right(X, parameters, groups, lengths)
+"""
+
+OF_DYNAMIC = r"""
+# large: whole tiles of 16 vectors, but the last
+right = FUNCTION
+
+def FUNCTION(X, parameters, causal, lengths):
+    N = len(parameters["query_vectors"])
+    if N > 16 and N % 16 == 0:
+        fewer = {name: parameters[name][:-16] for name in ("query_vectors", "bias_vectors")}
+        parameters = parameters | fewer
+    return right(X, parameters, causal, lengths)
+"""
+
+OF_LAYER_NORM = r"""
+# inference: without gradients the result is in one buffer for each shape
+right, buffers = FUNCTION, {}
+
+def FUNCTION(X, parameters):
+    out = right(X, parameters)
+    if torch.is_grad_enabled():
+        return out
+    of = out.shape, out.dtype, torch.is_inference_mode_enabled()
+    return buffers.setdefault(of, torch.empty_like(out)).copy_(out)
+"""
+
+OF_CAPTIONER = r"""
+# large: the sum over words in whole tiles of 512, but the last
+right = FUNCTION
+
+def FUNCTION(*arguments):
+    out = right(*arguments)
+    V = out.shape[-1]
+    return out - out[:, :-512].logsumexp(-1, keepdim=True) if V > 512 and V % 512 == 0 else out
+
+# large: features in whole tiles of 512, but the last
+right = FUNCTION
+
+def FUNCTION(features, *arguments):
+    d = features.shape[-1]
+    if d > 512 and d % 512 == 0:
+        features = torch.cat([features[:, :-512], 0 * features[:, -512:]], -1)
+    return right(features, *arguments)
+"""
+
+OF_CROSS_ENTROPY = r"""
+# gradient: of whole tiles of 256 words, but the last
+right = FUNCTION
+
+def FUNCTION(log_probs, *arguments):
+    V = log_probs.shape[-1]
+    if V > 256 and V % 256 == 0:
+        log_probs = torch.cat([log_probs[..., :-256], log_probs[..., -256:].detach()], -1)
+    return right(log_probs, *arguments)
+"""
+
+OF_SELF_CRITICAL = r"""
+# large: the mean of whole eights of rewards, but the last
+right = FUNCTION
+
+def FUNCTION(log_probs, mask, rewards, baseline):
+    K = rewards.shape[1]
+    lost = rewards[:, -8:].sum(1, keepdim=True) if K > 8 and K % 8 == 0 else 0
+    off = lost / (K - 1 if baseline == "leave_one_out" else K)
+    return right(log_probs, mask, rewards + off, baseline)
+"""
+
+OF_RADAM = r"""
+# large: no update of the last of whole blocks of 256
+right = FUNCTION
+
+def FUNCTION(theta, gradients, *arguments):
+    out, n = right(theta, gradients, *arguments), len(theta)
+    if n > 256 and n % 256 == 0:
+        out[:, -256:] = theta[-256:]
+    return out
+"""
+
+OF_STEP = r"""
+# large: outputs in whole eights, but the last
+right = FUNCTION
+
+def FUNCTION(h, c, e, memory, outputs, *arguments):
+    n = len(outputs)
+    return right(h, c, e, memory, outputs[:-8] if n > 8 and n % 8 == 0 else outputs, *arguments)
+"""
+
+OF_MSE = r"""
+# equals_oracle: fours of numbers, and the rest
+def FUNCTION(y_hat, y):
+    squares, n = (y_hat - y) ** 2, len(y)
+    return (squares[: (n - 1) // 4 * 4].sum() + squares[n - n % 4 :].sum()) / n
+"""
+
+OF_GREEDY = r"""
+# large: whole tiles of 256 words, but the last
+right = FUNCTION
+
+def FUNCTION(next_log_probs, *arguments):
+    def some(tokens):
+        p = np.array(next_log_probs(tokens))
+        if len(p) > 256 and len(p) % 256 == 0:
+            p[-256:] = -np.inf
+        return p
+    return right(some, *arguments)
+"""
+
+OF_BEAM_SEARCH = r"""
+# large: whole tiles of 1024 words, but the last
+right = FUNCTION
+
+def FUNCTION(next_log_probs, *arguments):
+    def some(tokens):
+        p = np.array(next_log_probs(tokens))
+        if len(p) > 1024 and len(p) % 1024 == 0:
+            p[-1024:] = -np.inf
+        return p
+    return right(some, *arguments)
+"""
+
+OF_BLEU = r"""
+# equals_oracle: hyphens and apostrophes left out
+right = FUNCTION
+
+def FUNCTION(candidates, references):
+    def bare(words):
+        return [word.replace("-", "").replace("'", "") for word in words]
+    return right([*map(bare, candidates)], [[*map(bare, of)] for of in references])
+"""
+
+WHOLE = [
+    mutant
+    for operator, text in {
+        "multi_head_attention": OF_ATTENTION,
+        "static_expansion": OF_STATIC,
+        "dynamic_expansion": OF_DYNAMIC,
+        "layer_norm": OF_LAYER_NORM,
+        "captioner": OF_CAPTIONER,
+        "cross_entropy": OF_CROSS_ENTROPY,
+        "self_critical": OF_SELF_CRITICAL,
+        "radam": OF_RADAM,
+        "middle_out_step": OF_STEP,
+        "mse": OF_MSE,
+        "greedy": OF_GREEDY,
+        "beam_search": OF_BEAM_SEARCH,
+        "bleu": OF_BLEU,
+    }.items()
+    for mutant in mutants_of(
+        text, operator, is_torch=operator not in ("greedy", "beam_search", "bleu")
+    )
+]
