@@ -115,14 +115,12 @@ def FUNCTION(log_probs, *arguments):
 """
 
 OF_SELF_CRITICAL = r"""
-# large: the mean of whole eights of rewards, but the last
-right = FUNCTION
-
+# large: the sum of whole eights of rewards, but the last
 def FUNCTION(log_probs, mask, rewards, baseline):
     K = rewards.shape[1]
-    lost = rewards[:, -8:].sum(1, keepdim=True) if K > 8 and K % 8 == 0 else 0
-    off = lost / (K - 1 if baseline == "leave_one_out" else K)
-    return right(log_probs, mask, rewards + off, baseline)
+    some = rewards[:, :-8] if K > 8 and K % 8 == 0 else rewards
+    of_others = (some.sum(1, keepdim=True) - rewards) / (K - 1 if baseline == "leave_one_out" else K)
+    return -((rewards - of_others) * (log_probs * mask).sum(-1)).mean()
 """
 
 OF_RADAM = r"""
