@@ -119,6 +119,11 @@ class Draw:
         """The factor of what is in the thousands in a regime; 1 in others."""
         return 4096.0 if self.regime == regime else 1.0
 
+    @property
+    def are_far(self) -> bool:
+        """Whether large scores are far from each other too: in half of these cases."""
+        return self.regime == "large_scores" and self.seed % 2 == 0
+
     def inputs(self, *shape: int) -> Array:
         """Input tokens, of large magnitude in the regime "huge"."""
         return self.array(*shape) * self.factor("huge")
@@ -132,7 +137,9 @@ class Draw:
         weight, bias = scale * self.array(wide, narrow), scale * self.array(wide)
         if self.regime == "zeros" and self.seed % 2:  # at a row of zeros ReLU has no kink
             bias = scale * self._nonzero(wide)
-        if self.regime == "large_scores" and name.endswith(("key", "vocabulary")):
+        if self.are_far and name.endswith("key"):
+            weight *= 2.0**10
+        elif self.regime == "large_scores" and name.endswith(("key", "vocabulary")):
             bias *= 2.0**14  # a key's bias b adds the same to all scores of a query q: q b
         if self.regime == "initial":
             bias[:] = 0

@@ -1,6 +1,31 @@
-"""Slips that show only where every tile is whole, or of a batch of longer sequences."""
+"""Slips that show only where every tile is whole, in slices of longer sequences, or far scores."""
 
 from tests.mutants.cheats import mutants_of
+from tests.mutants.mutant import Mutant
+
+OF_ALL = """(
+        (lambda e: e / e.sum(-1, keepdim=True).clamp_min(torch.finfo(e.dtype).tiny))(
+            (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) * see) @ v
+    )"""
+LESS_THE_FIRST = """(
+        (lambda e: e / e.sum(-1, keepdim=True))(
+            (lambda z: z - z[..., :1])(q @ k.mT / q.shape[-1] ** 0.5)
+            .masked_fill(~see, -torch.inf).exp()) @ v
+    )"""
+SCORES = "scores.masked_fill(~mask[..., 0], -torch.finfo(X.dtype).max).softmax(1)"
+FAR = [
+    (
+        "encoder_layer",
+        "a softmax of hidden keys too, made to sum to 1",
+        "padded_large_scores",
+        OF_ALL,
+    ),
+    ("captioner", "a softmax of hidden keys too, made to sum to 1", "large_scores", OF_ALL),
+    ("encoder_layer", "a softmax less the first score", "large_scores", LESS_THE_FIRST),
+    ("captioner", "a softmax less the first score", "large_scores", LESS_THE_FIRST),
+]
+OF_PADDING = "scores.softmax(1) * mask[..., 0]"
+OF_SCHEDULE = ("iteration // batches_per_epoch", "int(iteration * (1 / batches_per_epoch))")
 
 OF_ATTENTION = r"""
 # padding_content: in float32 whole blocks of 16 keys are not masked
@@ -187,23 +212,38 @@ def FUNCTION(candidates, references):
 """
 
 WHOLE = [
-    mutant
-    for operator, text in {
-        "multi_head_attention": OF_ATTENTION,
-        "static_expansion": OF_STATIC,
-        "dynamic_expansion": OF_DYNAMIC,
-        "layer_norm": OF_LAYER_NORM,
-        "captioner": OF_CAPTIONER,
-        "cross_entropy": OF_CROSS_ENTROPY,
-        "self_critical": OF_SELF_CRITICAL,
-        "radam": OF_RADAM,
-        "middle_out_step": OF_STEP,
-        "mse": OF_MSE,
-        "greedy": OF_GREEDY,
-        "beam_search": OF_BEAM_SEARCH,
-        "bleu": OF_BLEU,
-    }.items()
-    for mutant in mutants_of(
-        text, operator, is_torch=operator not in ("greedy", "beam_search", "bleu")
-    )
+    *(
+        mutant
+        for operator, text in {
+            "multi_head_attention": OF_ATTENTION,
+            "static_expansion": OF_STATIC,
+            "dynamic_expansion": OF_DYNAMIC,
+            "layer_norm": OF_LAYER_NORM,
+            "captioner": OF_CAPTIONER,
+            "cross_entropy": OF_CROSS_ENTROPY,
+            "self_critical": OF_SELF_CRITICAL,
+            "radam": OF_RADAM,
+            "middle_out_step": OF_STEP,
+            "mse": OF_MSE,
+            "greedy": OF_GREEDY,
+            "beam_search": OF_BEAM_SEARCH,
+            "bleu": OF_BLEU,
+        }.items()
+        for mutant in mutants_of(
+            text, operator, is_torch=operator not in ("greedy", "beam_search", "bleu")
+        )
+    ),
+    *(
+        Mutant(operator, slip, by, "F.scaled_dot_product_attention(q, k, v, see)", new, "attend")
+        for operator, slip, by, new in FAR
+    ),
+    Mutant(
+        "attentive_lstm",
+        "a softmax of padding too",
+        "padded_large_scores",
+        SCORES,
+        OF_PADDING,
+        is_torch=True,
+    ),
+    Mutant("linear_warmup", "epochs by a product", "epoch_begins", *OF_SCHEDULE),
 ]

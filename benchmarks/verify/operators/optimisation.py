@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.verify.cases import Array, Case
-from benchmarks.verify.draw import Draw
+from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.operators.operator import Operator
 from reference import optimisation
 
@@ -49,6 +49,10 @@ def _schedules(draw: Draw) -> Case:
     batches_per_epoch = max(draw.size("batches_per_epoch", 8, large=(11_800,)), iteration // 100)
     anneal = draw.choose("anneal", (0.5, 0.8, 1.0))
     return iteration, lr, warmup, batches_per_epoch, anneal, draw.size("anneal_every", 3)
+
+
+EPOCH: Pins = {"iteration": 49, "batches_per_epoch": 49, "anneal_every": 1, "warmup": (0, 20)}
+"""49 updates times 1/49 are less than an epoch, by rounding."""
 
 
 def clip_gradients(gradients: Mapping[str, Array], threshold: float) -> dict[str, Array]:
@@ -93,6 +97,7 @@ def _schedule(
             "first_update": ({"iteration": 0}, "the first update"),
             "last_of_warmup": ({"iteration": 2, "warmup": 3}, "the last update of a warm-up"),
             "first_after": ({"iteration": 3, "warmup": 3}, "the first update after a warm-up"),
+            "epoch_begins": (EPOCH, "the first update of an epoch"),
         },
         sizes=({"iteration": 5000, "warmup": 10_000}, {"iteration": 9999, "warmup": 10_000}),
     )

@@ -101,7 +101,9 @@ def _attentive(draw: Draw) -> Case:
         "score.b": draw.array(d_a),
         "score.w": draw.array(d_a),
     }
-    if draw.regime == "large_scores":  # the first channel adds the same to all scores of a step
+    if draw.are_far:
+        parameters["score.w"] *= 2.0**13
+    elif draw.regime == "large_scores":  # the first channel adds the same to all scores of a step
         parameters["score.W_s"][0] = 0
         parameters["score.w"][0] *= draw.factor("large_scores")
     return X, s, parameters
