@@ -119,7 +119,7 @@ def test_a_backward_pass_that_is_wrong_at_these_sizes_alone_is_wrong(
     where = f"{written(tmp_path, text)}:f"
     assert not compared(where, "feed_forward", sizes=SMALL).failed
     found = compared(where, "feed_forward", sizes=SMALL, passes=candidates.BOTH)
-    assert found.failed.startswith("call 1: output differs from ours")
+    assert found.failed.startswith("call 1: gradient by X differs from ours")
 
 
 def test_a_slow_candidate_is_slower(tmp_path, times_alone, compared):
