@@ -175,28 +175,15 @@ def FUNCTION(y_hat, y):
     return (squares[: (n - 1) // 4 * 4].sum() + squares[n - n % 4 :].sum()) / n
 """
 
-OF_GREEDY = r"""
-# large: whole tiles of 256 words, but the last
+OF_SEARCH = r"""
+# large: whole tiles of TILE words, but the last
 right = FUNCTION
 
 def FUNCTION(next_log_probs, *arguments):
     def some(tokens):
         p = np.array(next_log_probs(tokens))
-        if len(p) > 256 and len(p) % 256 == 0:
-            p[-256:] = -np.inf
-        return p
-    return right(some, *arguments)
-"""
-
-OF_BEAM_SEARCH = r"""
-# large: whole tiles of 1024 words, but the last
-right = FUNCTION
-
-def FUNCTION(next_log_probs, *arguments):
-    def some(tokens):
-        p = np.array(next_log_probs(tokens))
-        if len(p) > 1024 and len(p) % 1024 == 0:
-            p[-1024:] = -np.inf
+        if len(p) > TILE and len(p) % TILE == 0:
+            p[-TILE:] = -np.inf
         return p
     return right(some, *arguments)
 """
@@ -225,8 +212,8 @@ WHOLE = [
             "radam": OF_RADAM,
             "middle_out_step": OF_STEP,
             "mse": OF_MSE,
-            "greedy": OF_GREEDY,
-            "beam_search": OF_BEAM_SEARCH,
+            "greedy": OF_SEARCH.replace("TILE", "256"),
+            "beam_search": OF_SEARCH.replace("TILE", "1024"),
             "bleu": OF_BLEU,
         }.items()
         for mutant in mutants_of(
