@@ -75,12 +75,6 @@ class Draw:
         return bool(self.choose(name, (False, True)))
 
     @property
-    def kinds(self) -> dict[str, Any]:
-        """The choices that are not sizes."""
-        of = self.options
-        return {name: x for name, x in self.chosen.items() if not isinstance(of[name], range)}
-
-    @property
     def flags(self) -> set[str]:
         """The names of choices between False and True."""
         return {name for name, of in self.options.items() if tuple(of) == (False, True)}

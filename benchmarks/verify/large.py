@@ -149,9 +149,9 @@ class Sizes:
         return {**self.on, **sizes, **few, "B": EVEN_BATCH, **self.dtype(dtype)}
 
     def having(self, name: str) -> Pins:
-        """The kinds of a case that has the size ``name``; none if all have it."""
+        """The choices of a small case that has the size ``name``; none if all have it."""
         having = [one for one in self.small if name in one.chosen]
-        return {} if len(having) == len(self.small) else having[0].kinds
+        return {} if len(having) == len(self.small) else having[0].chosen
 
 
 def _all(of: Sizes, many: bool) -> Iterator[Pins]:
