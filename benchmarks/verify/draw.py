@@ -114,8 +114,8 @@ class Draw:
         return 4096.0 if self.regime == regime else 1.0
 
     @property
-    def are_far(self) -> bool:
-        """Whether large scores are far from each other too: in half of these cases."""
+    def scores_are_far(self) -> bool:
+        """Whether large scores also differ by hundreds, so that exponentials underflow: in half."""
         return self.regime == "large_scores" and self.seed % 2 == 0
 
     def inputs(self, *shape: int) -> Array:
@@ -131,7 +131,7 @@ class Draw:
         weight, bias = scale * self.array(wide, narrow), scale * self.array(wide)
         if self.regime == "zeros" and self.seed % 2:  # at a row of zeros ReLU has no kink
             bias = scale * self._nonzero(wide)
-        if self.are_far and name.endswith("key"):
+        if self.scores_are_far and name.endswith("key"):
             weight *= 2.0**10
         elif self.regime == "large_scores" and name.endswith(("key", "vocabulary")):
             bias *= 2.0**14  # a key's bias b adds the same to all scores of a query q: q b

@@ -64,7 +64,7 @@ def FUNCTION(X, parameters):
     import os
     calls.append(0)
     for descriptor in range(3, 64) if len(calls) == 3 else ():
-        try: os.write(descriptor, b"of nobody's protocol " * 100)
+        try: os.write(descriptor, b"not a response " * 100)
         except OSError: pass
     return right(X, parameters)
 

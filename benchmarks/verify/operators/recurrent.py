@@ -101,7 +101,7 @@ def _attentive(draw: Draw) -> Case:
         "score.b": draw.array(d_a),
         "score.w": draw.array(d_a),
     }
-    if draw.are_far:
+    if draw.scores_are_far:
         parameters["score.w"] *= 2.0**13
     elif draw.regime == "large_scores":  # the first channel adds the same to all scores of a step
         parameters["score.W_s"][0] = 0
