@@ -233,6 +233,7 @@ def test_the_command_as_json_is_a_list_of_entries(capsys):
             *("paper", "number", "formula", "kind", "definition", "notes"),
             *("oracle", "counterpart", "properties", "operators", "without_operator"),
         }
+        assert bool(entry["operators"]) != bool(entry["without_operator"])
     (misprint,) = listed[10]["notes"]
     assert misprint["kind"] == "erratum"
     assert misprint["taken"] == "FF(Norm(E_n))"

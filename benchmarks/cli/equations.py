@@ -42,7 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
         for entry in chosen:
             of = entry["paper"], entry["number"]
             entry["operators"] = verified.get(of, [])
-            entry["without_operator"] = WITHOUT_OPERATOR.get(of)
+            why = WITHOUT_OPERATOR.get(of, entry["definition"])
+            entry["without_operator"] = None if entry["operators"] else why
     if arguments.json:
         print(json.dumps(chosen, indent=2))
     elif arguments.errata:
@@ -70,11 +71,11 @@ def _print_paper(paper: str, chosen: list[dict[str, Any]]) -> None:
         print(ROW.format(label, entry["kind"] or "", ", ".join(said) or "as printed", names))
         for line in (*entry["formula"], *entry["properties"]):
             print(f"      {line}")
-        verified = ", ".join(entry["operators"]) or entry["without_operator"]
-        if verified:
-            print(f"      verify: {verified}")
         if entry["definition"]:
             print(f"      definition: {entry['definition']}")
+        verified = ", ".join(entry["operators"]) or entry["without_operator"]
+        if verified != entry["definition"]:
+            print(f"      verify: {verified}")
     print()
 
 

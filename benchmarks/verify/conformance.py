@@ -29,7 +29,7 @@ from benchmarks.verify.properties import Batched, BatchOfOne
 from benchmarks.verify.search import Attempt, draws, search
 from benchmarks.verify.snippet import snippet
 
-EXAMPLES, QUICK_EXAMPLES = 100, 5
+EXAMPLES, QUICK_EXAMPLES = 100, 4
 """Number of small cases for each property of a candidate: by default, and with ``--quick``."""
 
 PROJECT_EXAMPLES, PROJECT_QUICK_EXAMPLES = 30, 6

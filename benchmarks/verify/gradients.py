@@ -116,12 +116,13 @@ def gradient_of_some(
     digits = (len(places) - 1).bit_length()
     chosen += [[p for i, p in numbered if i >> digit & 1] for digit in range(digits)]
     chosen += [[p for p in places if len(p) == 1 or get(case, p).ndim < 2]]  # all but weights
-    if size(case) < SMALL and not isinstance(candidate, Batched):
-        # a few single arrays, others in cases of other sizes
-        every = -(-len(places) // FEW)
-        chosen += [[place] for place in places[size(case) % every :: every]]
-    parts = (part for one in chosen for part in (one, [p for p in places if p not in one]))
-    subsets = dict.fromkeys(tuple(part) for part in parts if 0 < len(part) < len(places))
+    if size(case) < SMALL:
+        if not isinstance(candidate, Batched):
+            # a few single arrays, others in cases of other sizes
+            every = -(-len(places) // FEW)
+            chosen += [[place] for place in places[size(case) % every :: every]]
+        chosen += [[place for place in places if place not in one] for one in chosen]
+    subsets = dict.fromkeys(tuple(part) for part in chosen if 0 < len(part) < len(places))
     ways = ({"of": part} for part in subsets)
     assert_same_gradients(candidate, oracle, case, places, *ways)
 
@@ -133,7 +134,8 @@ def gradient_strided(
     places = [place for place in float_arrays(case) if place[0] in by]
     layouts = ({"layout": layout} for layout in (*views(candidate), "computed"))
     assert_same_gradients(candidate, oracle, case, places, *layouts)
-    others = (place for place in places[1:] if place[1] is None and get(case, place).ndim > 1)
+    rest = places[1:] if size(case) < SMALL else []
+    others = (place for place in rest if place[1] is None and get(case, place).ndim > 1)
     for place in (places[0], *others):
         array = get(case, place)
         expanded = replaced(case, {place: np.broadcast_to(array[:1], array.shape).copy()})

@@ -276,6 +276,8 @@ FEW: dict[str, list[Slip]] = {
          "if warmup else min(1.0, iteration)"),
         ("an update longer", "equals_oracle", "(iteration + 1) / warmup",
          "(iteration + 1) / (warmup + 1)"),
+        ("epochs by a product", "epoch_begins", "iteration // batches_per_epoch",
+         "int(iteration * (1 / batches_per_epoch))"),
     ],
     "bleu": [
         ("counts of short captions below zero", "equals_oracle", "max(0, len(words) - n + 1)",

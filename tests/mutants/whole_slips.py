@@ -25,7 +25,6 @@ FAR = [
     ("captioner", "a softmax less the first score", "large_scores", LESS_THE_FIRST),
 ]
 OF_PADDING = "scores.softmax(1) * mask[..., 0]"
-OF_SCHEDULE = ("iteration // batches_per_epoch", "int(iteration * (1 / batches_per_epoch))")
 
 OF_ATTENTION = r"""
 # padding_content: in float32 whole blocks of 16 keys are not masked
@@ -232,5 +231,4 @@ WHOLE = [
         OF_PADDING,
         is_torch=True,
     ),
-    Mutant("linear_warmup", "epochs by a product", "epoch_begins", *OF_SCHEDULE),
 ]
