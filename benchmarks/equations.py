@@ -97,12 +97,6 @@ WITHOUT_COUNTERPART: dict[Key, str] = {
 """Why an equation has no counterpart."""
 
 
-WITHOUT_OPERATOR: dict[Key, str] = {
-    ("lstm_readonly", 18): "autograd's: every gradient that is verified is one of it",
-}
-"""Why a computation has no operator of ``captionbench verify``."""
-
-
 def operators() -> dict[Key, list[str]]:
     """For each equation, the operators of ``captionbench verify`` that compute it."""
     found: dict[Key, list[str]] = defaultdict(list)

@@ -21,6 +21,7 @@ from reference.primitives import Array
     18,
     r"\frac{\partial z}{\partial x} ="
     r" \sum_{i=1}^n \frac{\partial z}{\partial y_i} \frac{\partial y_i}{\partial x}",
+    definition="the chain rule, by which every gradient is computed",
 )
 def chain_rule(dz_dy: Sequence[Array], dy_dx: Sequence[Array]) -> Array:
     """A node's gradient (d,) from dz/dy_i (d_i,) and dy_i/dx (d_i, d) of each of its successors."""

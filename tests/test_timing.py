@@ -313,6 +313,9 @@ sizes = st.integers(1, 8)
 def test_operations_of_a_product_are_two_a_multiply_accumulate(m, n, k):
     a, b = torch.zeros(m, k), torch.zeros(k, n)
     assert resources.count(Work(lambda: a @ b), CPU)["flops"] == 2 * m * n * k
+    for vector in (lambda: a @ b[:, 0], lambda: torch.addmv(a[:, 0], a, b[:, 0])):
+        assert resources.count(Work(vector), CPU)["flops"] == 2 * m * k
+    assert resources.count(Work(lambda: a[0] @ b[:, 0]), CPU)["flops"] == 2 * k
 
 
 @given(sizes, sizes, sizes, st.booleans(), st.booleans())

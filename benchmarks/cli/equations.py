@@ -10,7 +10,6 @@ from typing import Any
 from benchmarks.cli.options import add_json
 from benchmarks.equations import (
     WITHOUT_COUNTERPART,
-    WITHOUT_OPERATOR,
     entries,
     notes,
     operators,
@@ -42,8 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         for entry in chosen:
             of = entry["paper"], entry["number"]
             entry["operators"] = verified.get(of, [])
-            why = WITHOUT_OPERATOR.get(of, entry["definition"])
-            entry["without_operator"] = None if entry["operators"] else why
+            entry["without_operator"] = None if entry["operators"] else entry["definition"]
     if arguments.json:
         print(json.dumps(chosen, indent=2))
     elif arguments.errata:
@@ -73,9 +71,8 @@ def _print_paper(paper: str, chosen: list[dict[str, Any]]) -> None:
             print(f"      {line}")
         if entry["definition"]:
             print(f"      definition: {entry['definition']}")
-        verified = ", ".join(entry["operators"]) or entry["without_operator"]
-        if verified != entry["definition"]:
-            print(f"      verify: {verified}")
+        if entry["operators"]:
+            print(f"      verify: {', '.join(entry['operators'])}")
     print()
 
 

@@ -294,7 +294,8 @@ CALLED = (
     "gives no verdict, and writing to its memory could fake a pass. Files, including the kit's, "
     "stay accessible.",
     "A function with an argument named lengths gets a padded batch: the sequences with a batch "
-    "axis in front, and by that name the number of valid rows of the last of them. Named mask it "
+    "axis in front, and by that name the number of valid rows of each sequence; of two arguments "
+    "that are sequences, those of the second. Named mask it "
     "gets booleans (B, L), True for valid rows, which may then stand anywhere. What it gives for "
     "padded rows does not matter; padding may hold NaN and Inf. Of an empty sequence it must give "
     "finite numbers, and finite derivatives.",

@@ -50,8 +50,15 @@ def _half_linear(rows: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:
     return 2 * math.prod(rows) * out_shape[-1]
 
 
+def _vector_product(matrix: Shape, *_: Any, **__: Any) -> int:
+    return 2 * math.prod(matrix)
+
+
 _aten = torch.ops.aten
 FORMULAS = {
+    _aten.mv: _vector_product,
+    _aten.dot: _vector_product,
+    _aten.addmv: lambda _, *shapes, **__: _vector_product(*shapes),
     _aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     _aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
     _aten.mkldnn_rnn_layer: _lstm,
@@ -60,7 +67,8 @@ FORMULAS = {
     _aten._cudnn_rnn: _packed(_lstm),
     _aten._cudnn_rnn_backward: _packed(_lstm_backward),
 }
-"""FLOP formulas that PyTorch's counter lacks: CPU attention, library LSTMs, float16 weights."""
+"""FLOP formulas that PyTorch's counter lacks: products with a vector, CPU attention, library LSTMs,
+float16 weights."""
 
 
 def count(work: Work, device: torch.device) -> dict[str, int]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import combinations, count, islice
+from math import comb
 from typing import Any
 from zlib import crc32
 
@@ -110,11 +112,14 @@ def gradient_of_some(
     """With gradients required for some arrays only, those are the same."""
     places = [place for place in float_arrays(case) if place[0] in by]
     chosen = [[place for place in places if place[0] == i] for i in by]  # an argument's
-    # by binary digits of shuffled numbers: of any two arrays, a subset has one without the other
+    # of any two arrays, some subset has the first without the second: each is in another half of
+    # as few subsets as possible
     random = np.random.default_rng(crc32(get(case, places[0]).tobytes()))
-    numbered = list(zip(random.permutation(len(places)), places, strict=True))
-    digits = (len(places) - 1).bit_length()
-    chosen += [[p for i, p in numbered if i >> digit & 1] for digit in range(digits)]
+    subsets = next(n for n in count(1) if comb(n, n // 2) >= len(places))
+    codes = [*islice(combinations(range(subsets), subsets // 2), len(places))]
+    random.shuffle(codes)
+    coded = list(zip(codes, places, strict=True))
+    chosen += [[p for code, p in coded if i in code] for i in range(subsets)]
     chosen += [[p for p in places if len(p) == 1 or get(case, p).ndim < 2]]  # all but weights
     if size(case) < SMALL:
         if not isinstance(candidate, Batched):
@@ -122,8 +127,8 @@ def gradient_of_some(
             every = -(-len(places) // FEW)
             chosen += [[place] for place in places[size(case) % every :: every]]
         chosen += [[place for place in places if place not in one] for one in chosen]
-    subsets = dict.fromkeys(tuple(part) for part in chosen if 0 < len(part) < len(places))
-    ways = ({"of": part} for part in subsets)
+    parts = dict.fromkeys(tuple(part) for part in chosen if 0 < len(part) < len(places))
+    ways = ({"of": part} for part in parts)
     assert_same_gradients(candidate, oracle, case, places, *ways)
 
 

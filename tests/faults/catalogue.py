@@ -136,8 +136,8 @@ DECODING = (
         "tie order",
         "of equal continuations the last one wins",
         "torch_impl.decoding.beams:stable_topk",
-        "index = scores.argmax(-1, keepdim=True)",
-        "index = scores.shape[-1] - 1 - scores.flip(-1).argmax(-1, keepdim=True)",
+        "torch.cat([within.flatten(1), left], 1)",
+        "torch.cat([within.flatten(1), left], 1).flip(1)",
         BEAM,
     ),
     Fault(

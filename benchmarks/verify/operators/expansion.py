@@ -113,7 +113,8 @@ OPERATORS = (
         "(L, d)",
         "Dynamic Expansion as a layer. X: (L, d). parameters: query_vectors and bias_vectors "
         "(N_E, d); condition, key, value_1, value_2, selector, each .weight (d, d) and .bias (d,). "
-        "causal: whether token i may depend on tokens up to i only.",
+        "causal: whether token i may depend on tokens up to i only: the vectors of token j gather "
+        "from tokens up to j, and token i reads the vectors of tokens up to i.",
         expansion.dynamic_expansion_layer,
         _dynamic,
         {"expansionnet_v1": (3, 5, 6, 7, 8, 9), "expansionnet_v2": (1, 2, 3, 4, 5, 6, 7, 8)},

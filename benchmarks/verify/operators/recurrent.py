@@ -18,7 +18,10 @@ READINGS = ("none", "image", "previous_input")
 
 GATES = "Rows of the LSTM's weight are those of the gates i, f, o, g: g is last."
 ZEROS = "h and c are zero before the first step."
-NO_TANH = "m = o * c, without a tanh, and no map has a bias."
+NO_TANH = (
+    "m = o * c, without a tanh, and no map has a bias. The unit adds r * (what it reads) to c, "
+    "where r is a gate like i."
+)
 READ = (
     "What is read is x_{-1}, the first row of X, at every step (image), or the row before, zeros "
     "at the first step (previous_input)."

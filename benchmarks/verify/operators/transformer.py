@@ -173,7 +173,10 @@ NORM = (
     "Layer norms have the biased variance and an epsilon of 1e-5. The mean of a row may be "
     "thousands of times its deviation: E(X^2) - E(X)^2 is not accurate enough."
 )
-PRE_NORM = "Each part is x + part(norm(x)); with aoa there is no feed-forward."
+PRE_NORM = (
+    "Each part is x + part(norm(x)); with aoa there is no feed-forward, and cross-attention is "
+    "attention-on-attention too."
+)
 
 
 def _layer(decodes: bool) -> Operator:
@@ -282,7 +285,7 @@ OPERATORS = (
             "Embeddings are multiplied by sqrt(d) before learned positions are added, those of the "
             "first T rows of positions.weight.",
             "linear: layer norm of x_N plus a linear map of [x_1, ..., x_N], where x_n is the "
-            "output of layer n.",
+            "output of layer n. norm: layer norm of x_N. none: x_N.",
         ),
         special=SHIFTED,
         regimes=("huge", "large_scores"),
