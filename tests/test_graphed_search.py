@@ -38,7 +38,6 @@ class Recorded(TorchDispatchMode):
         self.operations.append((operator, args, kwargs, made))
         return made
 
-    @torch.inference_mode()  # as the steps were done
     def replay(self):
         for operator, args, kwargs, before in self.operations:
             own = set(map(_memory, _tensors((args, kwargs))))

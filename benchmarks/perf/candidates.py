@@ -42,7 +42,7 @@ from benchmarks.verify.gradients import output_weights
 from benchmarks.verify.operators import Operator
 from benchmarks.verify.process import Isolated
 from benchmarks.verify.project import implementations
-from benchmarks.verify.tolerances import SAME_WORK, error, outputs, scale
+from benchmarks.verify.tolerances import SAME_CALL, SAME_WORK, error, outputs, scale
 
 BATCH = 48
 ATTENTION = {"M": 144, "N": 144, "num_heads": 8, "d_k": 64, "causal": False}
@@ -247,7 +247,7 @@ def compare(
     counts = {name: each.count() for name, each in turns.items()}
     flops = [counts[name]["flops"] for name in ours if "flops" in counts[name]]
     roofline = _roofline(min(flops, default=0), turn.bytes, device, threads)
-    failed = turn.wrong
+    failed = turn.wrong or turn.drifted()
     if median(turn.computing).high < IMPOSSIBLE * roofline:
         failed = failed or (
             "faster than half the roofline's time: it computes before the request, or the clock is "
@@ -331,6 +331,7 @@ class _Turn:
         self.pins = {name: value for name, value in sizes.items() if name != "batch"}
         self.batch, self.seeds = sizes["batch"], itertools.count(1000 * seed)
         self.wrong, self.calls, self.bytes = "", 0, 0
+        self.first: tuple[Case, Any] | None = None
         # the output is transferred again after each call, to subtract the transfer
         self.transfers: list[float] = []
         self.computing: list[float] = []
@@ -341,6 +342,7 @@ class _Turn:
         self.calls += 1
         self.transfers.append(_timed(self.worker, Candidate.answer_again)[0])
         self.computing.append(seconds - self.transfers[-1])
+        self.first = self.first or (case, answer)
         if self.ours is not None and not self.wrong:
             self.prepare(self.ours, case)
             expected = _timed(self.ours, Candidate.run_prepared)[1]
@@ -348,6 +350,20 @@ class _Turn:
             self.bytes = sum(given) + sum(x.nbytes for x in outputs(expected)) // 2  # float64
             self.wrong = self._compared(answer, expected)
         return seconds
+
+    def drifted(self) -> str:
+        """How the first case's outputs differ now; empty if they are the same."""
+        if self.first is None:
+            return ""
+        case, before = self.first
+        self.prepare(self.worker, case)
+        after = outputs(_timed(self.worker, Candidate.run_prepared)[1])
+        largest = max(map(scale, outputs(before)), default=0.0)
+        off = max(map(error, after, outputs(before)), default=0.0)
+        if off <= SAME_CALL * largest:
+            return ""
+        what = "a gradient" if self.places else "the output"
+        return f"after {self.calls} calls {what} of the first has changed by {off:.3g}"
 
     def count(self) -> dict[str, int]:
         by = {self.operator.arguments.index(name) for name in self.operator.by}

@@ -59,9 +59,11 @@ class BaseCandidate:
         name: in messages.
         padding: the argument of ``PADDING`` that it has, or an empty string.
         calls: number of calls in its current worker process.
+        once: how it failed when its framework was detected, if it did not fail so again.
     """
 
     calls = 1
+    once = ""
     framework: str
     device: str
     source: Any

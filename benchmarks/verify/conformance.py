@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.verify.candidate import LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.draw import Draw
+from benchmarks.verify.gradients import choose_directions
 from benchmarks.verify.operators import Operator, Property, get_operator
 from benchmarks.verify.operators.operator import (
     BATCHES,
@@ -26,7 +27,7 @@ from benchmarks.verify.operators.operator import (
 from benchmarks.verify.precision import available, literal_limit
 from benchmarks.verify.process import Isolated, Limits, fork_server
 from benchmarks.verify.properties import Batched, BatchOfOne
-from benchmarks.verify.search import Attempt, draws, search
+from benchmarks.verify.search import Attempt, Failure, draws, search
 from benchmarks.verify.snippet import snippet
 
 EXAMPLES, QUICK_EXAMPLES = 100, 4
@@ -123,17 +124,31 @@ def resolve(
     if kind in LIMITS:  # in another framework it would take as long
         candidate.restart()
         return candidate
-    if kind in ACCEPTED:
-        # if it returns a framework's arrays for NumPy's, it also takes them, and has gradients
-        others = {candidate.apply(attrgetter("result_framework"))} - {"", "numpy"}
-    else:
-        others = {"torch", *candidate.mentions} - {"numpy"}
+    # a function that takes NumPy's arrays may take those of a framework that it imports, or that
+    # it returns for them; then it has gradients
+    in_numpy, returned = kind in ACCEPTED, attrgetter("result_framework")
+    expected = candidate.apply(returned) if in_numpy else "torch"
+    others = {*candidate.mentions, expected} - {"", "numpy"}
     tried = [isolated(name) for name in sorted(others, reverse=True)]
     kinds = {other.framework: _failure_kind(other, operator) for other in tried}
-    taking = [other for other in tried if kinds[other.framework] in ACCEPTED]
-    hanging = [other for other in tried if kinds[other.framework] in LIMITS]
-    mentioned = [other for other in tried if other.framework in candidate.mentions]
+    taking = [
+        other
+        for other in tried
+        if kinds[other.framework] in ACCEPTED
+        and (not in_numpy or other.apply(returned) == other.framework)
+    ]
+    hanging = [
+        other
+        for other in tried
+        if kinds[other.framework] in LIMITS and (not in_numpy or other.framework == expected)
+    ]
+    mentioned = [other for other in tried if other.framework in candidate.mentions and not in_numpy]
     chosen = [*taking, *hanging, *mentioned, candidate][0]
+    for other, before in ((candidate, kind), *((one, kinds[one.framework]) for one in tried)):
+        if before and before not in LIMITS:
+            other.restart()
+            if _failure_kind(other, operator) != before:
+                chosen.once = f"in its first call with {other.framework}'s arrays it failed"
     for other in [candidate, *tried]:
         if other is not chosen:
             other.close()
@@ -189,6 +204,7 @@ def conformance_test(
             after twice as many seconds the rest is not run if anything failed.
     """
     ended, failed, end = "", 0, time.monotonic() + seconds
+    choose_directions(seed)
     chosen = [
         prop
         for prop in operator.properties
@@ -206,6 +222,9 @@ def conformance_test(
         until = now + SHARE * (end - now) / (len(chosen) - i)
         cases = partial(draws, examples=examples, seed=seed, large=large, until=until)
         verdict, kind = _verdict(prop, operator, candidate, cases, failed)
+        once = "" if failed or verdict.status == FAILED else candidate.once
+        if once:
+            verdict = _failed_once(prop, operator, candidate, verdict)
         failed += verdict.status == FAILED
         yield replace(verdict, seconds=time.perf_counter() - began)
         if kind in LIMITS:
@@ -272,6 +291,18 @@ def _verdict(
         size=failure.size,
     )
     return failed_verdict, failure.kind
+
+
+def _failed_once(
+    prop: Property, operator: Operator, candidate: BaseCandidate, verdict: Verdict
+) -> Verdict:
+    """The verdict on a candidate that failed when its framework was detected, and not again."""
+    draw = Draw(1)
+    message = f"not deterministic: {candidate.once}, and not again"
+    failure = Failure(operator.case(draw), "once", message, draw, calls=0)
+    code = snippet(prop, operator, candidate, failure)
+    candidate.once = ""
+    return replace(verdict, status=FAILED, message=message, code=code, size=failure.size)
 
 
 def _needs_limit(prop: Property) -> bool:

@@ -21,7 +21,7 @@ from benchmarks.verify.cases import Array
 
 REGIMES = {
     "plain": "ordinary numbers",
-    "zeros": "half of all numbers exactly zero",
+    "zeros": "half of all numbers exactly zero, and whole rows",
     "one_sign": "all products of queries and keys have one sign, so one stream is empty",
     "tiny": "products of queries and keys of the size of epsilon",
     "huge": "inputs, or the arguments of gates, in the thousands",
@@ -102,6 +102,8 @@ class Draw:
         values = self._nonzero(*shape)
         if self.regime == "zeros":
             values *= self.random.integers(0, 2, shape)
+            if len(shape) > 1:
+                values *= self.random.integers(0, 4, (*shape[:-1], 1)) > 0
         if self.regime == "mixed":
             values *= 10.0 ** self.random.uniform(-6, 3, shape)
         return np.abs(values) if self.regime == "one_sign" else values

@@ -300,8 +300,9 @@ def from_numpy(framework: NumPy, value: Any, layout: str = "plain", copy: bool =
         return framework.from_numpy(value, layout, copy)
     if isinstance(value, Mapping):
         return {key: from_numpy(framework, item, layout, copy) for key, item in value.items()}
-    if isinstance(value, list):
-        return [from_numpy(framework, item, layout, copy) for item in value]
+    if isinstance(value, list):  # one list that is there twice stays one
+        items = {id(item): from_numpy(framework, item, layout, copy) for item in value}
+        return [items[id(item)] for item in value]
     return value
 
 

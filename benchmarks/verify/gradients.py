@@ -357,18 +357,32 @@ def decidable(
 # directional derivatives
 
 
+_seed = 0
+
+
+def choose_directions(seed: int) -> None:
+    """Choose the ``output_weights`` and ``directions`` from now on, in this process.
+
+    A candidate does not see the seed: a gradient that is right for these alone would pass.
+    """
+    global _seed
+    _seed = seed
+
+
+def chosen_seed() -> int:
+    """The seed of ``choose_directions``."""
+    return _seed
+
+
 def output_weights(shape: tuple[int, ...]) -> Array:
-    """Fixed weights of an output's entries: its upstream gradient."""
-    return np.cos(1.0 + np.arange(np.prod(shape, dtype=int))).reshape(shape)
+    """Random weights of an output's entries: its upstream gradient."""
+    random = np.random.default_rng([_seed, *shape])
+    return random.choice((-1.0, 1.0), shape) * random.uniform(1 / 16, 1, shape)
 
 
 def directions(oracle: Function, case: Case, by: Sequence[int]) -> Directions:
-    """Random directions of the arrays of arguments ``by``.
-
-    They are seeded by the oracle's output, bit by bit, which a candidate does not see: a gradient
-    that is right along these directions alone would pass.
-    """
-    random = np.random.default_rng(crc32(np.asarray(oracle(*case)).tobytes()))
+    """Random directions of the arrays of arguments ``by``, others for each output."""
+    random = np.random.default_rng([_seed, crc32(np.asarray(oracle(*case)).tobytes())])
 
     def direction(array: Array) -> Array:
         # in 16 bits, so that a step along it from numbers in the thousands is exact

@@ -164,6 +164,7 @@ def _all(of: Sizes, many: bool) -> Iterator[Pins]:
     if of.prop.is_batched:
         yield {**of.tiled, "B": 9}
         yield of.batch(of.most["B"], LONG if many else TILED)
+    if of.prop.is_batched or not of.operator.sequences:
         real += of.operator.batches
     tested = of.values.items() if many else ((name, [x]) for name, x in of.most.items())
     each = sorted((x, name) for name, values in tested for x in values)

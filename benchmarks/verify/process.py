@@ -288,8 +288,13 @@ class Isolated(BaseCandidate):
         if failed is not None:
             if response.get("kind") == MEMORY_LIMIT and self.limits.memory:
                 failed = f"{failed}; its limit is {self.limits.memory / 2**30:g} GiB of memory"
-            raise CandidateError(str(failed), str(response.get("kind")))
+            raise CandidateError(_printable(str(failed)), str(response.get("kind")))
         return response.get("value")
+
+
+def _printable(text: str) -> str:
+    """The text of a candidate with its control characters written out."""
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 def _pickled(function: Callable[..., Any], name: str) -> bytes:

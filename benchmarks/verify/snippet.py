@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.verify import gradients
+
 # names that a failing case may use, besides ``project`` and ``exported``
 from benchmarks.verify.candidate import LIMITS, BaseCandidate, Candidate, load  # noqa: F401
 from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs, numpy_dtype  # noqa: F401
@@ -52,6 +54,8 @@ def snippet(prop: Property, operator: Operator, candidate: BaseCandidate, failur
     parameters = inspect.signature(prop.check).parameters.values()
     given = {one.name: one.default for one in parameters if one.default is not one.empty}
     lines += [f"{name} = {value!r}" for name, value in {**given, **prop.settings}.items()]
+    if prop.check.__module__ == gradients.__name__:
+        lines.append(f"choose_directions({gradients.chosen_seed()})")
     other = "candidate(*reversed_arrays(case))\n" if failure.after_other else ""
     body = other + _body(prop)
     calls = failure.calls or 10 * REPEATS

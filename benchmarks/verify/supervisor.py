@@ -61,7 +61,8 @@ def end_orphans() -> None:
             while pid := os.waitpid(-1, os.WNOHANG)[0]:
                 _supervisors.discard(pid)
         for pid in _children() - _supervisors:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(pid, signal.SIGKILL)
 
     _adopt_orphans()
     signal.signal(signal.SIGCHLD, end)

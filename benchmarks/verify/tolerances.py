@@ -42,6 +42,8 @@ FLOAT32_GRADIENT = 1e-3  # relative to the largest entry: derivatives in float32
 SMOOTHED = 1e-8
 # absolute: float32 implementations that are timed against each other, to detect wrong arguments
 SAME_WORK = 1e-4
+# absolute: the same float32 function called again with the same arguments, by other threads
+SAME_CALL = 2.0**-18
 
 LITERAL_FACTOR = 2.0
 ULPS = 2.0

@@ -12,6 +12,7 @@ import gc
 import importlib.util
 import os
 import pickle
+import random
 import resource
 import signal
 import socket
@@ -20,6 +21,8 @@ from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 from benchmarks.errors import InputError
 from benchmarks.verify import shared, wire
@@ -30,6 +33,10 @@ from benchmarks.verify.supervisor import end_children, end_orphans, fork
 
 LARGEST_FILE = 2**30
 """Maximum size of a file that a worker may write, including its output, in bytes."""
+
+
+LARGEST_OUTPUT = 2**24
+"""Size of a candidate's output after which, between two calls, it is deleted, in bytes."""
 
 
 def main() -> None:
@@ -71,6 +78,7 @@ def _detach(control: socket.socket, output: int) -> None:
 
 def _worker(connection: socket.socket, await_supervisor: Callable[[], object]) -> None:
     home = os.getpid()
+    _reseed()
     candidate: Candidate | None = None
     while True:
         try:
@@ -90,6 +98,9 @@ def _worker(connection: socket.socket, await_supervisor: Callable[[], object]) -
             response = {"input": str(error)}
         with contextlib.suppress(Exception):
             sys.stdout.flush()
+            if os.fstat(1).st_size > LARGEST_OUTPUT:
+                os.ftruncate(1, 0)
+                os.lseek(1, 0, os.SEEK_SET)
         if os.getpid() != home:
             os._exit(0)  # this is a fork by the candidate: only the worker itself responds
         await_supervisor()  # exits if the candidate has killed the supervisor
@@ -99,6 +110,14 @@ def _worker(connection: socket.socket, await_supervisor: Callable[[], object]) -
             said = {"failed": f"returned {error}, expected an array", "kind": "not an array"}
             answer = wire.dump(said)
         wire.send(connection, number, answer)
+
+
+def _reseed() -> None:
+    """Give each worker other random numbers: what depends on them is not deterministic."""
+    random.seed()
+    np.random.seed()  # noqa: NPY002
+    if "torch" in sys.modules:
+        sys.modules["torch"].seed()
 
 
 def _loaded(

@@ -79,7 +79,7 @@ class TransformerCache:
         """The number of tokens read of each beam."""
         return self._ancestry.shape[-1]
 
-    @torch.inference_mode()  # small operations take less time than without gradients alone
+    @torch.no_grad()
     def step(self, tokens: Tensor) -> Tensor:
         """The next token of each beam (B, K) to log p of the one after it, (B, K, V).
 

@@ -116,7 +116,7 @@ OPERATORS = (
             "small_weight": ({"lambda_": 1}, "lambda is 0.0005"),
             **UNLIKELY,
         },
-        regimes=("huge",),
+        regimes=("zeros", "huge"),
         by=("log_probs", "H", "parameters"),
         sizes=({"T": 40, "V": 10000}, {"T": 20, "d": 512}),
     ),

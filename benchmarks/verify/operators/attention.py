@@ -112,7 +112,10 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
         holes={"causal": False},  # with holes, causal masking is not defined
         gates=("X", "Y") if aoa else None,
         batch=48,
-        batches=({"B": 9, "M": 1, "N": 144},),
+        batches=(
+            {"B": 9, "M": 1, "N": 144},
+            {"B": 16, "M": 144, "N": 17, "num_heads": 8, "d_k": 64},
+        ),
         sizes=(
             {"M": 20, "N": 144, "num_heads": 8, "d_k": 16},
             {"M": 1, "N": 144, "num_heads": 8, "d_k": 16},

@@ -87,6 +87,7 @@ OPERATORS = (
             "block": ({"groups": (2, 3)}, "several groups"),
         },
         regimes=REGIMES,
+        has_kinks=True,
         extra_properties=(
             Property("token_order", properties.token_order),
             Property("broadcast", properties.broadcast, pins=EXACT),
@@ -105,7 +106,10 @@ OPERATORS = (
             {"groups": 5, **GROUPS},
         ),
         batch=48,
-        batches=({"B": 48, "L": 144, "groups": 5, **GROUPS},),
+        batches=(
+            {"B": 48, "L": 144, "groups": 5, **GROUPS},
+            {"B": 16, "L": 144, "d": 512, "group_0": 8, "groups": 1},
+        ),
     ),
     Operator(
         "dynamic_expansion",
@@ -130,6 +134,7 @@ OPERATORS = (
             "bidirectional": ({"causal": False}, "not causal"),
         },
         regimes=REGIMES,
+        has_kinks=True,
         extra_properties=(
             Property("causality", properties.causality, pins={"causal": True}),
             Property("broadcast", properties.broadcast, pins=EXACT),

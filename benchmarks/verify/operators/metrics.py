@@ -30,10 +30,14 @@ COUNTS = (
 )
 
 LETTERS = ("".join(letters) for n in count(1) for letters in product("aA.é,-'", repeat=n))
-WORDS = list(dict.fromkeys(("a", "aé", "A", ".", ",", "a-", "a'", *islice(LETTERS, 10_000))))
-"""Words with common prefixes, which differ in capitals, accents and signs, shortest first."""
+SPECIAL = ("<unk>", "<pad>", "<s>", "</s>", "<eos>", "_")
+WORDS = list(
+    dict.fromkeys(("a", "aé", "A", ".", ",", "a-", "a'", *SPECIAL, *islice(LETTERS, 10_000)))
+)
+"""Words with common prefixes, which differ in capitals, accents and signs, shortest first; and
+those that look like a vocabulary's tokens."""
 
-FEW = 7
+FEW = 8
 """Number of the first words, which differ in each of these."""
 
 
@@ -71,7 +75,10 @@ def _like(draw: Draw, of: Captions, vocabulary: Sequence[str], least: int, most:
 def _sets(draw: Draw) -> Case:
     """(captions,), two or more."""
     candidates, references = _corpora(draw)
-    return ([*candidates, *(caption for of in references for caption in of)],)
+    captions = [*candidates, *(caption for of in references for caption in of)]
+    if draw.flag("same_list"):
+        captions[-1] = captions[0]
+    return (captions,)
 
 
 def _rewards(draw: Draw) -> Case:

@@ -202,7 +202,7 @@ OPERATORS = (
             "h~_1 is zero: there are no states before the first.",
         ),
         special={**KINDS, "first_step": ({"written": 0}, "the first step, without states")},
-        regimes=("huge", "large_scores"),
+        regimes=("zeros", "huge", "large_scores"),
         by=("h", "c", "e", "memory", "outputs", "states", "parameters"),
         gates=("c",),
         sizes=(
@@ -226,7 +226,7 @@ OPERATORS = (
             "left_to_right": ({"left": 0}, "no left half"),
             "longer_left": ({"left": 4, "right": 1}, "a left half that goes on alone"),
         },
-        regimes=("huge", "large_scores"),
+        regimes=("zeros", "huge", "large_scores"),
         by=("memory", "h", "c", "parameters"),
         sizes=(
             {"kind": "dual", "left": 20, "right": 20, "d": 130, "d_c": 130},
@@ -244,7 +244,7 @@ OPERATORS = (
         _captions,
         {"middle_out": (7,)},
         conventions=(GATES, WEIGHTS, SCORE, ORDER, TURNS, READS, EMPTY),
-        regimes=("huge", "large_scores"),
+        regimes=("zeros", "huge", "large_scores"),
         by=("memory", "h", "c", "parameters"),
         sizes=(
             {"kind": "dual", "left": 20, "right": 20, "d": 130, "d_c": 130},

@@ -139,6 +139,7 @@ class Operator:
         sizes: pins of large cases with several large sizes, as in the papers.
         batch: size of a batch of long sequences.
         batches: pins of further large batches, for outputs alone.
+        has_kinks: whether a ReLU is at its kink where inputs are zero.
         lengths: names of the sizes that are long in large batches, that of the padded argument
             first.
     """
@@ -166,6 +167,7 @@ class Operator:
     sizes: tuple[Pins, ...] = ()
     batch: int = 16
     batches: tuple[Pins, ...] = ()
+    has_kinks: bool = False
     lengths: tuple[str, ...] = ("L",)
 
     @property
@@ -236,8 +238,7 @@ class Operator:
                 check = getattr(gradients, name)
                 yield Property(name, check, "", MIXED, (GRADIENT,), by, "tiled")
             for name in (*EXTREME, *GRADIENT_TOO):
-                # of expansions, whose ReLU has a kink at scores of zero, those that are tiny
-                if name in self.regimes and not (name == "zeros" and "tiny" in self.regimes):
+                if name in self.regimes and not (name == "zeros" and self.has_kinks):
                     pins, what = {"regime": name}, REGIMES[name]
                 elif name in self.special:
                     pins, what = self.special[name]

@@ -198,13 +198,17 @@ def _layer(decodes: bool) -> Operator:
         conventions=(NORM, PRE_NORM, expansion.PSI)
         + (("A decoder's mixer is causal; its cross-attention is not.",) if decodes else ()),
         special=SHIFTED,
-        regimes=("huge", "large_scores") if decodes else ("large_scores",),
+        regimes=("zeros", *(("huge",) if decodes else ()), "large_scores"),
+        has_kinks=True,
         extra_properties=(Property("causality", properties.causality),) if decodes else (),
         by=(*arguments, "parameters"),
         sequences=1 + decodes,
         rows=not decodes,
         empty=not decodes,
         dtypes=NORMAL_RANGE,
+        batches=({"B": 48, "T": 40},)
+        if decodes
+        else ({"B": 16, "L": 144, "num_heads": 8, "d_k": 64, "mixer": "attention"},),
         sizes=(
             {"L": 17, "num_heads": 8, "d_k": 64},
             {"L": 144, "num_heads": 8, "d_k": 40},
@@ -288,7 +292,8 @@ OPERATORS = (
             "output of layer n. norm: layer norm of x_N. none: x_N.",
         ),
         special=SHIFTED,
-        regimes=("huge", "large_scores"),
+        regimes=("zeros", "huge", "large_scores"),
+        has_kinks=True,
         by=("features", "parameters"),
         dtypes=NORMAL_RANGE,
         sizes=(
