@@ -147,6 +147,22 @@ def drift(X):
     assert "FAILED" in found.lines()[-1]
 
 
+def test_a_drift_too_small_to_differ_from_ours_shows_beside_the_first_output(
+    tmp_path, times_alone, compared
+):
+    text = FEED_FORWARD.replace("    def linear", "    X = X * drift(X)\n    def linear", 1)
+    text += """
+calls = []
+
+
+def drift(X):
+    calls.append(0) if len(X) == 20 else None
+    return 1 + 5e-5 * (len(calls) > 5)
+"""
+    found = compared(f"{written(tmp_path, text)}:f", "feed_forward", sizes=SMALL)
+    assert re.match(r"after \d+ calls the output of the first has changed by ", found.failed)
+
+
 def test_a_candidate_that_drifts_with_every_call_fails_when_it_is_verified_again(
     tmp_path, times_alone, compared
 ):

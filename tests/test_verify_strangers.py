@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks.verify import search
-from benchmarks.verify.candidate import Candidate, load
+from benchmarks.verify.candidate import Candidate, CandidateError, load
 from benchmarks.verify.cases import float_arrays, get
 from benchmarks.verify.conformance import FAILED, Verdict, clearest, conformance_test, resolve
 from benchmarks.verify.draw import Draw
@@ -240,3 +240,55 @@ def test_a_module_s_case_pastes_in_another_folder(tmp_path, monkeypatch):
 
 def test_arguments_whose_start_ctrl_c_interrupted_are_dropped_in_silence():
     object.__new__(Shared).__del__()
+
+
+@pytest.mark.parametrize("framework, imports", [("torch", "torch"), ("numpy", "math")])
+def test_a_function_of_operators_alone_is_of_the_framework_that_its_file_imports(
+    tmp_path, framework, imports
+):
+    path = tmp_path / "operators.py"
+    path.write_text(
+        f"import {imports}\n\n\ndef f(y_hat, y):\n    return ((y_hat - y) ** 2).mean()\n"
+    )
+    with resolve(f"{path}:f", OPERATORS["mse"]) as candidate:
+        assert candidate.framework == framework
+
+
+@pytest.mark.parametrize("framework, square", [("torch", "e * e"), ("numpy", "np.square(e)")])
+def test_if_it_imports_two_a_function_is_of_the_one_in_which_it_has_a_gradient(
+    tmp_path, framework, square
+):
+    text = f"def f(y_hat, y):\n    e = y_hat - y\n    return ({square}).mean()\n"
+    with resolve(f"{written(tmp_path, text)}:f", OPERATORS["mse"]) as candidate:
+        assert candidate.framework == framework
+
+
+def test_a_failure_in_the_first_call_of_all_is_kept(tmp_path):
+    text = f"""
+from pathlib import Path
+
+def f(y_hat, y):
+    flag = Path({str(tmp_path / "called")!r})
+    if not flag.exists():
+        flag.touch()
+        raise ValueError("the first call of all")
+    return ((y_hat - y) ** 2).mean()
+"""
+    found = verdicts(tmp_path, "mse", text)
+    assert failed(found) == ["equals_oracle"]
+    assert found["equals_oracle"].message.startswith("not deterministic: in its first call")
+
+
+def test_what_is_printed_has_no_limit_and_control_characters_are_written_out(tmp_path):
+    text = """
+def f(y_hat, y):
+    print("x" * 2**24)
+    if len(y) > 100:
+        raise ValueError("\\033[2J")
+    return ((y_hat - y) ** 2).mean()
+"""
+    with resolve(f"{written(tmp_path, text)}:f", OPERATORS["mse"]) as candidate:
+        for _ in range(80):
+            assert candidate(np.zeros(2), np.ones(2)) == 1
+        with pytest.raises(CandidateError, match=r"raised ValueError: \\x1b\[2J"):
+            candidate(np.zeros(101), np.ones(101))

@@ -11,9 +11,12 @@ from math import inf
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
+
 from benchmarks.verify.candidate import LIMITS, BaseCandidate, CandidateError
+from benchmarks.verify.cases import float_arrays
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.gradients import choose_directions
+from benchmarks.verify.gradients import choose_directions, output_weights
 from benchmarks.verify.operators import Operator, Property, get_operator
 from benchmarks.verify.operators.operator import (
     BATCHES,
@@ -124,8 +127,8 @@ def resolve(
     if kind in LIMITS:  # in another framework it would take as long
         candidate.restart()
         return candidate
-    # a function that takes NumPy's arrays may take those of a framework that it imports, or that
-    # it returns for them; then it has gradients
+    # a function that takes NumPy's arrays may also take those of a framework that it returns for
+    # them, or that its file imports; then it has gradients
     in_numpy, returned = kind in ACCEPTED, attrgetter("result_framework")
     expected = candidate.apply(returned) if in_numpy else "torch"
     others = {*candidate.mentions, expected} - {"", "numpy"}
@@ -135,7 +138,7 @@ def resolve(
         other
         for other in tried
         if kinds[other.framework] in ACCEPTED
-        and (not in_numpy or other.apply(returned) == other.framework)
+        and (not in_numpy or other.framework == expected or _is_of(other, operator, candidate))
     ]
     hanging = [
         other
@@ -154,6 +157,26 @@ def resolve(
             other.close()
     chosen.restart()
     return chosen
+
+
+def _is_of(other: Isolated, operator: Operator, in_numpy: Isolated) -> bool:
+    """Whether a function that accepts two frameworks' arrays is of the other one, not NumPy's.
+
+    NumPy's functions accept tensors too, without a gradient.
+    """
+    if not operator.by or other.apply(attrgetter("result_framework")) != other.framework:
+        return False
+    if "numpy" not in in_numpy.mentions:
+        return True
+    case = operator.case(Draw(1))
+    by = {operator.arguments.index(name) for name in operator.by}
+    places = [place for place in float_arrays(case) if place[0] in by]
+    weights = output_weights(np.shape(operator.oracle(*case)))
+    try:
+        _alone(other, operator).gradient(case, weights, places)
+    except CandidateError:
+        return False
+    return True
 
 
 def takes_arrays(candidate: BaseCandidate, operator: Operator) -> bool:

@@ -5,6 +5,7 @@ As in ``properties``, the lines of a check are printed with a failing case.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -357,13 +358,13 @@ def decidable(
 # directional derivatives
 
 
-_seed = 0
+_seed = secrets.randbits(32)
 
 
 def choose_directions(seed: int) -> None:
-    """Choose the ``output_weights`` and ``directions`` from now on, in this process.
+    """Choose the ``output_weights`` and ``directions`` from now on, in this process alone.
 
-    A candidate does not see the seed: a gradient that is right for these alone would pass.
+    A candidate must not know them: a gradient that is right for these alone would pass.
     """
     global _seed
     _seed = seed

@@ -3,6 +3,7 @@
 from tests.mutants.argument_slips import ARGUMENTS
 from tests.mutants.batch_slips import BATCHES
 from tests.mutants.cheats import mutants_of
+from tests.mutants.corner_slips import CORNERS
 from tests.mutants.crossed_slips import CROSSED
 from tests.mutants.digit_slips import DIGITS
 from tests.mutants.mode_slips import MODES
@@ -389,6 +390,7 @@ GRADIENTS = [
     *BATCHES,
     *CROSSED,
     *WHOLE,
+    *CORNERS,
     *PRECISION,
     *ARGUMENTS,
     *DIGITS,
