@@ -221,7 +221,8 @@ def _tiled(of: Sizes, many: bool) -> Iterator[Pins]:
     is_gradient = "by" in of.prop.settings
     steps = {"T": TILED} if "T" in of.even else {}  # of an LSTM: slow
     if of.prop.is_batched:
-        even = {**of.even_batch(TILE), **of.batch(9, EVEN), **steps}
+        batch = of.batch(min(9, of.operator.batch), EVEN)
+        even = {**of.even_batch(TILE), **batch, **steps}
         yield even if is_gradient else {**of.tiled, "B": 9}
         return
     yield of.tiled

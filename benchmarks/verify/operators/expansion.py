@@ -150,6 +150,6 @@ OPERATORS = (
             {"L": 33, "d": 512, "N_E": 16, "causal": True},
             {"L": 17, "d": UNEVEN, "N_E": 16, "causal": True},
         ),
-        batch=9,
+        batch=5,
     ),
 )
