@@ -16,6 +16,7 @@ from benchmarks.papers.caption_experiments import in_stages
 from benchmarks.papers.expansionnet_v2 import ablation, rewards
 from benchmarks.papers.experiment import Place, not_run
 from benchmarks.papers.middle_out import captions as middle_out
+from benchmarks.papers.middle_out.middle_word_classifier import Schedule
 from benchmarks.reachable import Target
 from benchmarks.scoring import quality
 
@@ -57,6 +58,10 @@ def small(_):
     return scenes.make(seed=0, train=6, val=2, test=2)
 
 
+def small_and_moving(_):
+    return motion.make(seed=0, train=6, val=2, test=2)
+
+
 def tiny(experiment, form, sizes):
     given = experiment.forms[form]
     training = given.training.but(**sizes).each(lambda stage: stage.but(**TINY))
@@ -81,6 +86,20 @@ def test_what_a_run_executes_is_in_its_key(name, tmp_path):
     assert without
     ran = executed(run.make)
     assert len(ran) > 50 and not outside(ran, run.measure, run.form.load, without=without)
+
+
+def test_what_a_middle_out_run_executes_is_in_its_key(tmp_path):
+    experiment = middle_out.SELF_ATTENTION
+    form = experiment.forms["scenes"]
+    decoder = form.training.decoder.but(hidden_size=8).each(lambda stage: stage.but(**TINY))
+    training = replace(form.training, decoder=decoder, classifier=Schedule(1e-2, 1))
+    form = replace(form, load=small_and_moving, training=training)
+    experiment = replace(experiment, forms={"scenes": form})
+    runs = experiment.runs("scenes", Place(tmp_path, tmp_path / "work"), [0])
+    run = next(run for run in runs if run.row == "Dual Self-Attention" and run.trial is None)
+    without = not_run(run.training, "cpu")
+    assert "torch_impl.kernels" in without
+    assert not outside(executed(run.make), run.measure, form.load, without=without)
 
 
 def test_what_a_middle_out_training_executes_is_in_the_key_of_its_folder(tmp_path):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -235,11 +235,13 @@ class Experiment:
 
 
 def not_run(training: Any, device: str) -> tuple[str, ...]:
-    """Modules that a training of one family imports but never runs."""
-    if not isinstance(training, TrainingConfig):
+    """Modules that a training, of one family or of several, imports but never runs."""
+    parts = vars(training).values() if is_dataclass(training) else ()
+    configs = [each for each in (training, *parts) if isinstance(each, TrainingConfig)]
+    if not configs:
         return ()
-    own = training.model.get("family", "")
-    others = [name for family, names in FAMILIES.items() if family != own for name in names]
+    own = {config.model.get("family", "") for config in configs}
+    others = [name for family, names in FAMILIES.items() if family not in own for name in names]
     return *PICTURES, *others, *(("torch_impl.kernels",) if device == "cpu" else ())
 
 
