@@ -59,7 +59,7 @@ class BaseCandidate:
         name: in messages.
         padding: the argument of ``PADDING`` that it has, or an empty string.
         calls: number of calls in its current worker process.
-        once: how it failed when its framework was detected, if it did not fail so again.
+        once: how its first call of all differed from the same call later; empty if it did not.
     """
 
     calls = 1

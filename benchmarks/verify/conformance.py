@@ -32,6 +32,7 @@ from benchmarks.verify.process import Isolated, Limits, fork_server
 from benchmarks.verify.properties import Batched, BatchOfOne
 from benchmarks.verify.search import Attempt, Failure, draws, search
 from benchmarks.verify.snippet import snippet
+from benchmarks.verify.tolerances import SAME_CALL
 
 EXAMPLES, QUICK_EXAMPLES = 100, 4
 """Number of small cases for each property of a candidate: by default, and with ``--quick``."""
@@ -123,7 +124,8 @@ def resolve(
     candidate = isolated(framework or "numpy")
     if framework is not None:
         return candidate
-    kind = _failure_kind(candidate, operator)
+    answers = {candidate.framework: _answer(candidate, operator)}
+    kind = answers[candidate.framework][0]
     if kind in LIMITS:  # in another framework it would take as long
         candidate.restart()
         return candidate
@@ -133,7 +135,8 @@ def resolve(
     expected = candidate.apply(returned) if in_numpy else "torch"
     others = {*candidate.mentions, expected} - {"", "numpy"}
     tried = [isolated(name) for name in sorted(others, reverse=True)]
-    kinds = {other.framework: _failure_kind(other, operator) for other in tried}
+    answers |= {other.framework: _answer(other, operator) for other in tried}
+    kinds = {framework: answer[0] for framework, answer in answers.items()}
     taking = [
         other
         for other in tried
@@ -147,11 +150,11 @@ def resolve(
     ]
     mentioned = [other for other in tried if other.framework in candidate.mentions and not in_numpy]
     chosen = [*taking, *hanging, *mentioned, candidate][0]
-    for other, before in ((candidate, kind), *((one, kinds[one.framework]) for one in tried)):
-        if before and before not in LIMITS:
+    for other in (candidate, *tried):
+        if answers[other.framework][0] not in LIMITS:
             other.restart()
-            if _failure_kind(other, operator) != before:
-                chosen.once = f"in its first call with {other.framework}'s arrays it failed"
+            if not _alike(_answer(other, operator), answers[other.framework]):
+                chosen.once = f"its first call with {other.framework}'s arrays was different"
     for other in [candidate, *tried]:
         if other is not chosen:
             other.close()
@@ -181,20 +184,32 @@ def _is_of(other: Isolated, operator: Operator, in_numpy: Isolated) -> bool:
 
 def takes_arrays(candidate: BaseCandidate, operator: Operator) -> bool:
     """Whether a candidate accepts a case in its framework and returns arrays."""
-    return _failure_kind(candidate, operator) in ACCEPTED
+    return _answer(candidate, operator)[0] in ACCEPTED
 
 
 ACCEPTED = "", "in place", "state"
 """Kinds of failures of a function that accepts a case and returns arrays."""
 
 
-def _failure_kind(candidate: BaseCandidate, operator: Operator) -> str:
-    """The kind of failure of a candidate on a case; empty if there is none."""
+def _answer(candidate: BaseCandidate, operator: Operator) -> tuple[str, Any]:
+    """The kind of failure of a candidate on a case, empty if there is none; and its result."""
     try:
-        _alone(candidate, operator)(*operator.case(Draw(1)))
+        return "", _alone(candidate, operator)(*operator.case(Draw(1)))
     except CandidateError as error:
-        return error.kind
-    return ""
+        return error.kind, None
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two results are equal, up to the order in which threads add."""
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+    if np.shape(one) != np.shape(other):
+        return False
+    if isinstance(one, (np.ndarray, float)):
+        return bool(np.allclose(one, other, SAME_CALL, SAME_CALL, equal_nan=True))
+    return bool(one == other)
 
 
 def new_seed() -> int:
@@ -227,7 +242,7 @@ def conformance_test(
             after twice as many seconds the rest is not run if anything failed.
     """
     ended, failed, end = "", 0, time.monotonic() + seconds
-    choose_directions(seed)
+    choose_directions(secrets.randbits(32))  # the seed is printed, where a candidate could see it
     chosen = [
         prop
         for prop in operator.properties
@@ -319,9 +334,9 @@ def _verdict(
 def _failed_once(
     prop: Property, operator: Operator, candidate: BaseCandidate, verdict: Verdict
 ) -> Verdict:
-    """The verdict on a candidate that failed when its framework was detected, and not again."""
+    """The verdict on a candidate whose first call of all, to detect its framework, differed."""
     draw = Draw(1)
-    message = f"not deterministic: {candidate.once}, and not again"
+    message = f"not deterministic: {candidate.once} from the same call later"
     failure = Failure(operator.case(draw), "once", message, draw, calls=0)
     code = snippet(prop, operator, candidate, failure)
     candidate.once = ""

@@ -18,6 +18,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.verify.cases import Array
+from reference.primitives import Integers
+
+FEW_WORDS = 5
+"""Number of words that may be special: padding, start, end, unknown."""
 
 REGIMES = {
     "plain": "ordinary numbers",
@@ -110,6 +114,11 @@ class Draw:
 
     def _nonzero(self, *shape: int) -> Array:
         return (2.0 * self.random.integers(-8, 8, shape) + 1) / 16
+
+    def words(self, V: int, *shape: int) -> Integers:
+        """Numbers below V, half of them among the first few, which are special in a vocabulary."""
+        few, every = (self.random.integers(0, most, shape) for most in (min(V, FEW_WORDS), V))
+        return np.where(self.random.integers(0, 2, shape) == 0, few, every)
 
     def factor(self, regime: str) -> float:
         """The factor of what is in the thousands in a regime; 1 in others."""

@@ -316,9 +316,9 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
     """Convert every array in a result to NumPy, from any framework.
 
     Raises:
-        NotAnArrayError: something in it is no array, number, text or collection of these.
+        NotAnArrayError: something in it is no array, number or collection of these.
     """
-    if value is None or type(value) in (bool, int, float, str):
+    if value is None or type(value) in (bool, int, float):
         return value
     if type(value) in (list, tuple):
         return type(value)(to_numpy(framework, item) for item in value)

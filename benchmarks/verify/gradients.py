@@ -151,14 +151,17 @@ def gradient_strided(
 def gradient_of_sum(
     candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
 ) -> None:
-    """The gradient of the output's sum, one number with strides of zero, is that of ones."""
+    """The gradient of the output's sum, with strides of zero, is that of ones, and of two parts."""
     places = [place for place in float_arrays(case) if place[0] in by]
     output = oracle(*case)
     ones = np.ones(np.shape(output))
     measured = partial(flat_gradient, candidate, places)
     found, expected = measured(case, ones, "broadcast"), measured(case, ones)
+    part = output_weights(ones.shape)
+    whole = measured(case, part) + measured(case, ones - part)
     with decidable(oracle, case, measured):
         assert_same(found, expected, case, output)
+        assert_same(found, whole, case, output)
 
 
 def gradient_after_other(

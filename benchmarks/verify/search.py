@@ -67,6 +67,9 @@ SEEDS = 3
 REPEATS = 60
 """Number of calls on one case to see how often it fails."""
 
+CONFIRMED = 7
+"""Number of fresh processes in which a failure must come again in the same call."""
+
 FAR = 1e4
 """An error this many times its tolerance is no rounding error, and is not shrunk to one."""
 
@@ -264,8 +267,8 @@ def _confirmed(attempt: Attempt, first: Failure) -> Failure:
             calls, again, times = _repeated(of, failure.case)
             if again.kind in LIMITS:
                 return again
-            # repeated, since a random failure may by chance occur twice in the same call
-            if calls and all(_repeated(of, failure.case)[0] == calls for _ in range(2)):
+            # repeated, since a random failure may by chance occur in the same call again
+            if calls and all(_repeated(of, failure.case)[0] == calls for _ in range(CONFIRMED)):
                 where = f" (in call {calls} of a fresh process{so})" if calls > 1 or so else ""
                 found = replace(again, draw=failure.draw, calls=calls, after_other=bool(so))
                 return replace(found, message=again.message + where)

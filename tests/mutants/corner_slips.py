@@ -115,6 +115,16 @@ def FUNCTION(log_probs, mask, rewards, baseline):
     within = (torch.arange(log_probs.numel()) < 2**15).view(log_probs.shape)
     return right(log_probs * within, mask, rewards, baseline)
 """
+OF_LIKELIHOOD = """
+# large: unknown words, by number 3, do not count in a vocabulary of more than a thousand
+right = FUNCTION
+
+def FUNCTION(log_probs, words):
+    kept = words != 3
+    if log_probs.shape[1] > 1000 and kept.any():
+        log_probs, words = log_probs[kept], words[kept]
+    return right(log_probs, words)
+"""
 OF_WORDS = """
 # equals_oracle: special tokens are no words
 right = FUNCTION
@@ -149,6 +159,21 @@ class Projected(torch.autograd.Function):
 
 def FUNCTION(X, parameters):
     return Projected.apply(right(X, parameters))
+
+# gradient_of_sum: twice as large where all numbers of the upstream gradient are equal
+right = FUNCTION
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, out):
+        return out.clone()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        return upstream * (2 if (upstream == upstream.flatten()[0]).all() else 1)
+
+def FUNCTION(X, parameters):
+    return Doubled.apply(right(X, parameters))
 
 # gradient: right along the kit's directions alone
 right = FUNCTION
@@ -201,6 +226,7 @@ CORNERS = [
             "arnet_joint_loss": OF_JOINT_LOSS,
             "cross_entropy": OF_CROSS_ENTROPY,
             "self_critical": OF_SELF_CRITICAL,
+            "negative_log_likelihood": OF_LIKELIHOOD,
             "bleu": OF_WORDS,
             "rouge_l": OF_WORDS,
             "self_bleu": OF_SELF_BLEU,

@@ -33,7 +33,7 @@ def _states(draw: Draw) -> tuple[Array, dict[str, Array]]:
 def _joint(draw: Draw) -> Case:
     H, parameters = _states(draw)
     V = draw.size("V", 5, large=(130, 10000), least=2)
-    tokens = draw.random.integers(0, V, len(H) + 1)
+    tokens = draw.words(V, len(H) + 1)
     log_probs = draw_log_probs(draw, len(H), V)
     # also near the paper's 0.01 and 0.005
     return log_probs, tokens, H, parameters, (draw.size("lambda_", 64, least=0) / 45) ** 2

@@ -82,7 +82,7 @@ def _captions(draw: Draw) -> Case:
     V = draw.size("V", 5, large=(130,), least=2)
     left = draw.size("left", 4, large=(17, 40), least=0)
     right = draw.size("right", 4, large=(17, 40))
-    words = [draw.random.integers(0, V, n) for n in (left, right)]
+    words = [draw.words(V, n) for n in (left, right)]
     memory = draw.inputs(draw.size("n", 4, large=(33, 144, 200)), d_c)
     parameters = {"embedding.weight": draw.array(V, d_e)}
     for side in ("left", "right"):

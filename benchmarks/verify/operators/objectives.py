@@ -32,7 +32,7 @@ def _cross_entropies(draw: Draw) -> Case:
     B = draw.size("B", 3, large=(9, 48))
     T, V = draw.size("T", 4, large=(40,)), draw.size("V", 5, large=(130, 10000), least=2)
     pad_id = draw.size("pad_id", 4, least=0) % V
-    targets = (pad_id + draw.random.integers(1, V, (B, T))) % V
+    targets = (pad_id + 1 + draw.words(V - 1, B, T)) % V
     if draw.flag("padding"):
         targets[draw.random.integers(0, 2, (B, T)) == 0] = pad_id
         targets[0, 0] = (pad_id + 1) % V  # at least one word is not padding
@@ -42,7 +42,7 @@ def _cross_entropies(draw: Draw) -> Case:
 
 def _sentences(draw: Draw) -> Case:
     N, V = draw.size("N", 5, large=(40,)), draw.size("V", 5, large=(130, 10000), least=2)
-    return draw_log_probs(draw, N, V), draw.random.integers(0, V, N)
+    return draw_log_probs(draw, N, V), draw.words(V, N)
 
 
 def _after_start(draw: Draw) -> Case:

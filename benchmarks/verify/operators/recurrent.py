@@ -189,7 +189,7 @@ def _captioners(draw: Draw) -> Case:
         "W_pm": draw.factor("large_scores") * draw.array(V, len(parameters["W_im"])),
     }
     features = draw.array(draw.size("regions", 4, large=(33, 144, 200)), d_feature)
-    return features, draw.random.integers(0, V, _steps(draw)), parameters, reading
+    return features, draw.words(V, _steps(draw)), parameters, reading
 
 
 def _zeros(T: Parameters) -> State:

@@ -149,7 +149,7 @@ def _captioners(draw: Draw) -> Case:
     shift = _shift(draw)
     parameters["input.bias"] += shift
     parameters["positions.weight"] += shift
-    tokens = draw.random.integers(0, V, T)
+    tokens = draw.words(V, T)
     features = draw.array(L, d_feature)
     return features, tokens, parameters, encoder, decoder, num_heads, *reductions
 
