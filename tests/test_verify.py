@@ -134,7 +134,7 @@ def test_the_case_of_every_property_fails_where_it_is_pasted(module, name, longe
         ("return X[:, :1] * np.ones((1, 7))", r"output: shape \(1, 7\), expected \(1, 1\)"),
         ("return X * np.nan", r"output: not finite at \[0, 0\]: nan, expected"),
         ("return None", "returned None, expected an array"),
-        ("return 'words'", "returned a result that cannot be compared"),
+        ("return 'words'", "returned a str, expected an array"),
         ("raise KeyError('weights')", "raised KeyError: 'weights'"),
         ("raise SystemExit(3)", "raised SystemExit: 3"),
         ("raise GeneratorExit", "raised GeneratorExit"),

@@ -242,7 +242,8 @@ def conformance_test(
             after twice as many seconds the rest is not run if anything failed.
     """
     ended, failed, end = "", 0, time.monotonic() + seconds
-    choose_directions(secrets.randbits(32))  # the seed is printed, where a candidate could see it
+    # the seed is printed, where a candidate could see it
+    choose_directions(seed if is_project else secrets.randbits(32))
     chosen = [
         prop
         for prop in operator.properties

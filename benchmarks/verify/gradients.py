@@ -157,7 +157,7 @@ def gradient_of_sum(
     ones = np.ones(np.shape(output))
     measured = partial(flat_gradient, candidate, places)
     found, expected = measured(case, ones, "broadcast"), measured(case, ones)
-    part = output_weights(ones.shape)
+    part = np.where(np.arange(ones.size) % 2, 2.0, -1.0).reshape(ones.shape)  # no rounding
     whole = measured(case, part) + measured(case, ones - part)
     with decidable(oracle, case, measured):
         assert_same(found, expected, case, output)
