@@ -39,9 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.errata:
         verified = operators()
         for entry in chosen:
-            of = entry["paper"], entry["number"]
-            entry["operators"] = verified.get(of, [])
-            entry["without_operator"] = None if entry["operators"] else entry["definition"]
+            entry["operators"] = verified.get((entry["paper"], entry["number"]), [])
     if arguments.json:
         print(json.dumps(chosen, indent=2))
     elif arguments.errata:

@@ -141,7 +141,11 @@ def resolve(
         other
         for other in tried
         if kinds[other.framework] in ACCEPTED
-        and (not in_numpy or other.framework == expected or _is_of(other, operator, candidate))
+        and (
+            not in_numpy
+            or other.framework == expected
+            or _is_written_for(other, operator, candidate)
+        )
     ]
     hanging = [
         other
@@ -162,8 +166,8 @@ def resolve(
     return chosen
 
 
-def _is_of(other: Isolated, operator: Operator, in_numpy: Isolated) -> bool:
-    """Whether a function that accepts two frameworks' arrays is of the other one, not NumPy's.
+def _is_written_for(other: Isolated, operator: Operator, in_numpy: Isolated) -> bool:
+    """Whether a function that accepts two frameworks' arrays is written for the other's.
 
     NumPy's functions accept tensors too, without a gradient.
     """
@@ -340,7 +344,6 @@ def _failed_once(
     message = f"not deterministic: {candidate.once} from the same call later"
     failure = Failure(operator.case(draw), "once", message, draw, calls=0)
     code = snippet(prop, operator, candidate, failure)
-    candidate.once = ""
     return replace(verdict, status=FAILED, message=message, code=code, size=failure.size)
 
 

@@ -1,4 +1,6 @@
-"""Slips that show only at rows of zeros, in batches of a million numbers, and at special words."""
+"""Slips that show at rows of zeros, in batches of a million numbers, at special words, or in other
+directions than the kit's alone.
+"""
 
 from tests.mutants.cheats import mutants_of
 
