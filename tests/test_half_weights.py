@@ -13,7 +13,7 @@ from benchmarks.verify.tolerances import SAME_WORK, UNITS, error, literal_bound,
 from tests.support import strategies
 from tests.support.captioners import captioners
 from torch_impl.decoding.ensemble import Ensemble
-from torch_impl.decoding.half_weights import LARGEST, HalfWeight, to_float16_weights
+from torch_impl.decoding.half_weights import LARGEST, HalfLinear, to_float16_weights
 from torch_impl.decoding.search import beam_search
 from torch_impl.models import RecurrentCaptioner, RecurrentConfiguration
 
@@ -32,17 +32,15 @@ def rounded(model):
 
 
 @given(strategies.generators(), *[st.integers(1, 80)] * 3, st.booleans())
+@torch.no_grad()
 def test_a_product_is_as_exact_as_that_of_the_rounded_weight_in_float32(generator, m, n, d, bias):
-    x, weight, column = (
-        torch.from_numpy(generator.standard_normal(shape)).float()
-        for shape in [(m, d), (n, d), (n, 1)]
-    )
-    half, b = HalfWeight.of(weight), column.squeeze(1) if bias else None
-    plain = weight.half().float()
+    x = torch.from_numpy(generator.standard_normal((m, d))).float()
+    layer = nn.Linear(d, n, bias)
+    half, b = HalfLinear(layer), layer.bias
+    plain = layer.weight.half().float()
+    assert torch.equal(half.weight, plain)
     right = F.linear(x.double(), plain.double(), None if b is None else b.double())
-    found = [F.linear(x, half, b), F.linear(x[None], half, bias=b)[0]]
-    if bias:
-        found.append(torch.addmm(column, half, x.mT).mT)
+    found = [half(x), half(x[None])[0], half(x.mT.contiguous().mT)]
     # the worst of a sum of d products in float32, in any order
     terms = scale(x.abs().double() @ plain.abs().double().mT)
     bound = literal_bound(d * UNITS["float32"] * terms, UNITS["float32"] * scale(right))
@@ -98,7 +96,7 @@ def test_what_cannot_be_halved_is_refused_whole(drawn, dtype):
         before, last[0, 0] = last[0, 0].item(), value
         with pytest.raises(ValueError, match=f"beyond float16's {LARGEST:g} or not finite"):
             to_float16_weights(model)
-        assert not any(isinstance(layer.weight, HalfWeight) for layer in linear(model))
+        assert not any(isinstance(layer, HalfLinear) for layer in linear(model))
         last[0, 0] = before
 
 

@@ -166,9 +166,9 @@ def stable_topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     B, n = scores.shape
     blocks = scores[:, : n - n % BLOCK].unflatten(1, (n // BLOCK, BLOCK))
     largest = blocks.amax(-1).sort(dim=-1, descending=True, stable=True).indices[:, :k]
-    positions = torch.arange(n, device=scores.device)
-    within = largest.sort(-1).values.unsqueeze(-1) * BLOCK + positions[:BLOCK]  # (B, k, BLOCK)
-    left = positions[n - n % BLOCK :].expand(B, -1)
+    positions = torch.arange(BLOCK, device=scores.device)
+    within = largest.sort(-1).values.unsqueeze(-1) * BLOCK + positions  # (B, k, BLOCK)
+    left = (positions[: n % BLOCK] + (n - n % BLOCK)).expand(B, -1)
     indices = torch.cat([within.flatten(1), left], 1)
     values, order = scores.gather(1, indices).sort(dim=-1, descending=True, stable=True)
     return values[:, :k], indices.gather(1, order[:, :k])
