@@ -10,16 +10,18 @@ from benchmarks import papers, records
 from benchmarks.cli.main import main
 from benchmarks.data import scenes
 from benchmarks.papers.expansionnet_v2 import ablation as expansion
-from benchmarks.papers.expansionnet_v2.rewards import MODELS, TABLES, V1
+from benchmarks.papers.expansionnet_v2.rewards import MODELS, TABLES, V1, V2
 from benchmarks.scoring import quality
 from benchmarks.training import configuration
 from benchmarks.training.configuration import TrainingConfig
 from tests.support.tolerances import KEPT_PERCENT
+from torch_impl.training.sampling import SAMPLINGS
 
 SIZES = {**configuration.SMALL, "d_model": 8, "d_ff": 8, "num_heads": 2}
 SINGLE, BOTH = "ExpansionNet_{64,16}", "ExpansionNet_{64,16} (ensemble of 2)"
 
 BASE = "Base (ours)"
+OF_SAMPLING = [f"ExpansionNet v2, sampling {name}" for name in SAMPLINGS]
 
 
 @pytest.fixture
@@ -60,7 +62,8 @@ def test_every_model_is_a_row_that_the_paper_prints(paper, table):
     mine = [model.name for model in MODELS if (paper, table) in model.places]
     assert len(set(mine)) == len(mine)
     # v2 beside v1's ablations, in the table that has both stages
-    assert set(mine) - set(printed) == ({"ExpansionNet v2"} if table == "2" else set())
+    ours = {(V1, "2"): {"ExpansionNet v2"}, (V2, "II"): set(OF_SAMPLING)}
+    assert set(mine) - set(printed) == ours.get((paper, table), set())
 
 
 def test_both_stages_are_scored_and_an_ensemble_is_of_models_that_are_trained_once(
@@ -89,6 +92,14 @@ def test_both_stages_are_scored_and_an_ensemble_is_of_models_that_are_trained_on
         i for i, line in enumerate(lines) if re.match(rf"  {re.escape(BOTH)} .*133", line)
     )
     assert f" {together.values['RL CIDEr-D']:.2f} " in lines[printed + 1]
+
+
+def test_ways_of_sampling_begin_with_the_same_weights_and_end_with_others(reproduce, tmp_path):
+    made = reproduce(V2, "II", *OF_SAMPLING)
+    assert [r.what.row for r in made] == OF_SAMPLING and stages(tmp_path) == 4
+    assert len({r.details.cross_entropy.checkpoint for r in made}) == 1
+    assert len({r.checkpoint for r in made}) == 3
+    assert all(r.details.stages[1]["optimisation"]["dropout"] == 0.1 for r in made)
 
 
 def test_a_row_of_two_tables_is_trained_for_both(reproduce):

@@ -23,8 +23,10 @@ from benchmarks.training.configuration import TrainingConfig
 from benchmarks.training.fit import Result, fit
 from benchmarks.training.stages import train
 from torch_impl.models import BaseCaptioner
+from torch_impl.training.computation import Computation
 from torch_impl.training.objectives import cross_entropy
 from torch_impl.training.optimisation import Optimisation
+from torch_impl.training.sampling import SamplingComputation
 
 
 def folder_of(place: Place, what: str) -> Path:
@@ -79,12 +81,14 @@ def in_stages(
     seed: int,
     place: Place,
     initial: BaseCaptioner | None = None,
+    sampling: str = "as-run",
 ) -> list[Result]:
     """Train the stages in turn, each from the best weights of the previous one.
 
     The first starts from the weights of ``initial``, or from random ones by the seed if None. Each
     stage has its own folder, so that rows with equal first stages share them and a killed run is
     resumed. Of several processes at the same stage one trains, and the others wait for it.
+    Self-critical stages have the ``sampling`` of `SamplingComputation`.
     """
     begun: list[Any] = [data.fingerprint, config.configuration(data).to_dict(), seed]
     if initial is not None:
@@ -92,23 +96,33 @@ def in_stages(
         begun.append(sha256(b"".join(x.cpu().numpy().tobytes() for x in weights)))
     # validation scores use the vocabulary's own tokens, without Java
     without = *not_run(config, place.device), "benchmarks.scoring.java"
-    folders = {}
+    folders, computations = {}, {}
     for name, stage in config.stages.items():
         begun.append(stage)
-        folders[name] = place.work / records.key_of(fit, *map(str, begun), without=without)
-    results = train(
-        config,
-        data,
-        folders,
-        seed=seed,
-        initial=initial,
-        resume=None,
-        improve=False,
-        lock=locked,
-        device=place.device,
-        progress=place.progress,
-    )
-    return list(results.values())
+        code: list[Any] = [fit]
+        computations[name] = Computation()
+        if stage.objective == "self_critical" and sampling != "as-run":
+            begun.append(sampling)
+            code.append(SamplingComputation)
+            computations[name] = SamplingComputation(sampling=sampling)
+        folders[name] = place.work / records.key_of(code, *map(str, begun), without=without)
+    results: list[Result] = []
+    for name, computation in computations.items():
+        results += train(
+            config,
+            data,
+            folders,
+            names=[name],
+            seed=seed,
+            initial=initial,
+            resume=None,
+            improve=False,
+            lock=locked,
+            device=place.device,
+            progress=place.progress,
+            computation=computation,
+        ).values()
+    return results
 
 
 def chosen(

@@ -55,7 +55,7 @@ _SMALL = {
     "max_length": 20,
 }
 # as run: no warm-up, less dropout, no label smoothing (v2 section IV-A3, step C)
-_REWARDED = self_critical(AS_RUN, lr=1e-4, warmup=0).but(validation_beam=1)
+REWARDED = self_critical(AS_RUN, lr=1e-4, warmup=0).but(validation_beam=1)
 _CONVERGED = PRESETS["flickr8k"].last.but(
     lr=1.5e-3, warmup=50, anneal=0.75, anneal_every=1, epochs=15, patience=2
 )
@@ -67,7 +67,7 @@ FORMS = {
             Stage(AS_RUN, captions_per_image=5, validation_images=250, images=4000).but(
                 lr=1.5e-3, warmup=50, epochs=1, batch_size=40, dropout=0.0
             ),
-            _REWARDED.but(
+            REWARDED.but(
                 lr=1e-3,
                 epochs=4,
                 batch_size=20,
@@ -86,7 +86,7 @@ FORMS = {
         flickr8k,
         TrainingConfig.of(
             _CONVERGED,
-            _REWARDED.but(epochs=20, batch_size=20, patience=3, validation_images=500),
+            REWARDED.but(epochs=20, batch_size=20, patience=3, validation_images=500),
             **_SMALL,
         ),
         sizes="converged",
@@ -100,7 +100,7 @@ FORMS = {
     "flickr8k": Form(
         "Flickr8k, the papers' width 512 and 3 layers, 15 + 20 epochs: for a GPU",
         flickr8k,
-        TrainingConfig.of(Stage(AS_RUN).but(warmup=530, epochs=15), _REWARDED.but(epochs=20)),
+        TrainingConfig.of(Stage(AS_RUN).but(warmup=530, epochs=15), REWARDED.but(epochs=20)),
         sizes="the papers' sizes",
     ),
 }

@@ -4,7 +4,7 @@ Every model is trained by cross-entropy, then self-critically from its best weig
 after both with the same beam. The cited models of other papers are not trained. v1's
 ExpansionNet_{64,16} differs from its ablation in the linear sum of its layers (v1 section 4.5.1),
 not in its width. An ensemble has the models of the first seeds; v2 does not say how many its own
-has, ours has four.
+has, ours has four. Three rows that no paper has compare how dropout is sampled.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from benchmarks.papers.experiment import Experiment, Form, RowRun, by_seed
 from benchmarks.records import Record
 from benchmarks.training.configuration import TrainingConfig
 from torch_impl.decoding.ensemble import Ensemble
+from torch_impl.training.sampling import SAMPLINGS
 
 STAGES = ("XE", "RL")
 """Prefixes of the columns of each stage."""
@@ -36,6 +37,7 @@ class Model:
         paper: the paper whose sum of the layers it has.
         places: (paper, table) of the row.
         members: size of the ensemble; 1 for a single model.
+        sampling: in the self-critical stage, of `SamplingComputation`; "": as run.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Model:
     paper: str
     places: tuple[tuple[str, str], ...]
     members: int = 1
+    sampling: str = ""
 
     @property
     def single(self) -> Model:
@@ -64,6 +67,10 @@ MODELS = (
     Model("ExpansionNet_{64,16} (ensemble of 2)", "static:64", "dynamic:16", V2, ((V1, "4"),), 2),
     Model("ExpansionNet_{64,16} (ensemble of 4)", "static:64", "dynamic:16", V2, ((V1, "4"),), 4),
     Model("ExpansionNet v2", *_V2, V2, ((V2, "III"),), 4),
+    *(
+        Model(f"ExpansionNet v2, sampling {name}", *_V2, V2, ((V2, "II"),), sampling=name)
+        for name in SAMPLINGS
+    ),
 )
 TABLES = ((V1, "2"), (V1, "4"), (V2, "II"), (V2, "III"))
 
@@ -77,16 +84,21 @@ def _places(paper: str, table: str, row: str) -> tuple[tuple[str, str], ...]:
 
 
 def training(paper: str, table: str, form: Form, row: str) -> TrainingConfig:
-    """Both stages of a row's model."""
+    """Both stages of a row's model; the second has dropout if the row names a sampling."""
     of = _of(paper, table, row)
     sizes = form.training.model
-    return form.training.but(**ablation.model(of.paper, of.encoder, of.decoder, sizes))
+    both = form.training.but(**ablation.model(of.paper, of.encoder, of.decoder, sizes))
+    if not of.sampling:
+        return both
+    rate = ablation.REWARDED.optimisation.dropout
+    return both.each(lambda stage: stage if stage is not both.last else stage.but(dropout=rate))
 
 
 def _measure(run: RowRun) -> list[Record[Rewards]]:
     of, data = _of(*run.places[0], run.row), run.data
     both, _ = chosen(run, data)
-    trained = [in_stages(data, both, seed, run.place) for seed in run.seeds]
+    sampling = of.sampling or "as-run"
+    trained = [in_stages(data, both, seed, run.place, sampling=sampling) for seed in run.seeds]
     after = []
     for results in zip(*trained, strict=True):
         members = [result.model for result in results]
