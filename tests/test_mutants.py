@@ -42,7 +42,7 @@ def test_a_mutant_is_a_program_that_differs(mutant):
         "multi_head_attention: float16 inside float32": "error",
         "beam_search: hypotheses compete by their score": "tokens",
         "rouge_l: beta 1": "error",
-        "layer_norm: is wrong in call 40 alone": "in call 40 of a fresh process",
+        "layer_norm: is wrong in call 40 alone": "in run 40 of the check, in a fresh process",
         "layer_norm: is wrong in its first call alone": "",
         "self_critical: answers a tensor for NumPy's arrays, with its gradient turned": "gradient",
         "layer_norm: is wrong 1 in 10": "not deterministic: failed in",

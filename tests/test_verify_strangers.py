@@ -15,6 +15,7 @@ from benchmarks.verify.conformance import FAILED, Verdict, clearest, conformance
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch, from_numpy, to_numpy
 from benchmarks.verify.operators import OPERATORS, Property
+from benchmarks.verify.process import Limits
 from benchmarks.verify.properties import UndecidedError
 from benchmarks.verify.search import ATTEMPTS, Attempt, Failure, shrink
 from benchmarks.verify.shared import Shared
@@ -242,14 +243,19 @@ def test_arguments_whose_start_ctrl_c_interrupted_are_dropped_in_silence():
     object.__new__(Shared).__del__()
 
 
-@pytest.mark.parametrize("framework, imports", [("torch", "torch"), ("numpy", "math")])
+@pytest.mark.parametrize(
+    "framework, imports",
+    [
+        ("torch", "import torch"),
+        ("torch", "from torch.autograd import Function"),
+        ("numpy", "import math"),
+    ],
+)
 def test_a_function_of_operators_alone_is_of_the_framework_that_its_file_imports(
     tmp_path, framework, imports
 ):
     path = tmp_path / "operators.py"
-    path.write_text(
-        f"import {imports}\n\n\ndef f(y_hat, y):\n    return ((y_hat - y) ** 2).mean()\n"
-    )
+    path.write_text(f"{imports}\n\n\ndef f(y_hat, y):\n    return ((y_hat - y) ** 2).mean()\n")
     with resolve(f"{path}:f", OPERATORS["mse"]) as candidate:
         assert candidate.framework == framework
 
@@ -263,9 +269,31 @@ def test_if_it_imports_two_a_function_is_of_the_one_in_which_it_has_a_gradient(
         assert candidate.framework == framework
 
 
-@pytest.mark.parametrize("first", ["raise ValueError", "return 2.0"])
+def test_a_backward_pass_that_raises_is_a_gradient(tmp_path):
+    text = """
+class F(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, y_hat, y):
+        return ((y_hat - y) ** 2).mean()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        return upstream
+
+def f(y_hat, y):
+    found = F.apply(torch.as_tensor(y_hat), torch.as_tensor(y))
+    return found.numpy() if isinstance(y, np.ndarray) else found
+"""
+    found = verdicts(tmp_path, "mse", text, only=["equals_oracle", "gradient"])
+    assert failed(found) == ["gradient"] and "number of gradients" in found["gradient"].message
+
+
+@pytest.mark.parametrize(
+    "first", ["raise ValueError", "return 2.0", "raise MemoryError", "time.sleep(100)"]
+)
 def test_a_first_call_of_all_that_differs_is_a_failure(tmp_path, first):
     text = f"""
+import time
 from pathlib import Path
 
 def f(y_hat, y):
@@ -275,7 +303,7 @@ def f(y_hat, y):
         {first}
     return ((y_hat - y) ** 2).mean()
 """
-    found = verdicts(tmp_path, "mse", text)
+    found = verdicts(tmp_path, "mse", text, limits=Limits(seconds=2))
     assert failed(found) == ["equals_oracle"]
     assert found["equals_oracle"].message.startswith("not deterministic: its first call")
 

@@ -24,6 +24,7 @@ from benchmarks.verify import conformance
 from benchmarks.verify.conformance import FAILED, NOT_RUN, Verdict
 from benchmarks.verify.operators import OPERATORS, Operator, Property, get_operator
 from benchmarks.verify.process import CALL_TIMEOUT, MEMORY, Isolated, Limits
+from benchmarks.verify.search import MANY
 from benchmarks.verify.settings import SETTINGS
 from benchmarks.verify.tolerances import (
     DIFFERENCES,
@@ -171,7 +172,7 @@ def _verify(operator: Operator, candidate: Isolated, arguments: argparse.Namespa
         "properties": [asdict(verdict) for verdict in verdicts],
     }
     if not quiet:
-        _print_summary(verdicts, failed, candidate.printed())
+        _print_summary(verdicts, failed, candidate.printed(), few=examples < MANY)
     right = not failed
     if right and arguments.time:
         from benchmarks.perf.candidates import time_candidate
@@ -201,7 +202,9 @@ def _print_verdict(verdict: Verdict) -> None:
         print(f"{'':<37}{prefix}{verdict.message}", flush=True)
 
 
-def _print_summary(verdicts: Sequence[Verdict], failed: Sequence[Verdict], printed: str) -> None:
+def _print_summary(
+    verdicts: Sequence[Verdict], failed: Sequence[Verdict], printed: str, *, few: bool
+) -> None:
     if failed:
         shown = conformance.clearest(failed)
         print(f"\nthe smallest case found on which {shown.name} fails, for a test:\n")
@@ -221,6 +224,8 @@ def _print_summary(verdicts: Sequence[Verdict], failed: Sequence[Verdict], print
         sizes |= {name: max(size, sizes.get(name, 0)) for name, size in verdict.sizes.items()}
     of = ", ".join(f"{name} {size}" for name, size in sizes.items())
     largest = of and f"; largest sizes, not all in one case: {of}"
+    if few:
+        print(f"not run with fewer than {MANY} cases: most of the large ones")
     print(f"{passed} of {passed + len(failed)} properties passed{largest}")
 
 

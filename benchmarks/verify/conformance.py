@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.verify.candidate import LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.cases import float_arrays
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.gradients import choose_directions, output_weights
+from benchmarks.verify.gradients import output_weights
 from benchmarks.verify.operators import Operator, Property, get_operator
 from benchmarks.verify.operators.operator import (
     BATCHES,
@@ -124,9 +124,14 @@ def resolve(
     candidate = isolated(framework or "numpy")
     if framework is not None:
         return candidate
-    answers = {candidate.framework: _answer(candidate, operator)}
-    kind = answers[candidate.framework][0]
+    kinds = {candidate.framework: _first_answer(candidate, operator)}
+    kind = kinds[candidate.framework]
     if kind in LIMITS:  # in another framework it would take as long
+        if len(candidate.mentions) == 1 and candidate.mentions != [candidate.framework]:
+            once = candidate.once
+            candidate.close()
+            candidate = isolated(*candidate.mentions)
+            candidate.once = once
         candidate.restart()
         return candidate
     # a function that takes NumPy's arrays may also take those of a framework that it returns for
@@ -135,8 +140,7 @@ def resolve(
     expected = candidate.apply(returned) if in_numpy else "torch"
     others = {*candidate.mentions, expected} - {"", "numpy"}
     tried = [isolated(name) for name in sorted(others, reverse=True)]
-    answers |= {other.framework: _answer(other, operator) for other in tried}
-    kinds = {framework: answer[0] for framework, answer in answers.items()}
+    kinds |= {other.framework: _first_answer(other, operator) for other in tried}
     taking = [
         other
         for other in tried
@@ -155,12 +159,10 @@ def resolve(
     mentioned = [other for other in tried if other.framework in candidate.mentions and not in_numpy]
     chosen = [*taking, *hanging, *mentioned, candidate][0]
     for other in (candidate, *tried):
-        if answers[other.framework][0] not in LIMITS:
-            other.restart()
-            if not _alike(_answer(other, operator), answers[other.framework]):
-                chosen.once = f"its first call with {other.framework}'s arrays was different"
-    for other in [candidate, *tried]:
         if other is not chosen:
+            # another framework's arrays may well take too long
+            if kinds[other.framework] not in LIMITS:
+                chosen.once = chosen.once or other.once
             other.close()
     chosen.restart()
     return chosen
@@ -181,9 +183,28 @@ def _is_written_for(other: Isolated, operator: Operator, in_numpy: Isolated) -> 
     weights = output_weights(np.shape(operator.oracle(*case)))
     try:
         _alone(other, operator).gradient(case, weights, places)
-    except CandidateError:
-        return False
+    except CandidateError as error:
+        # a gradient of its own may raise, as many do that are wrong
+        refused = "not an array", "TracerArrayConversionError"
+        return error.kind not in refused and "requires grad" not in str(error)
     return True
+
+
+def _first_answer(candidate: Isolated, operator: Operator) -> str:
+    """The kind of failure of a fresh process's first call, or of a second one's if they differ.
+
+    ``candidate.once`` then says how.
+    """
+    kind, _ = answer = _answer(candidate, operator)
+    first = f"its first call with {candidate.framework}'s arrays"
+    if kind in LIMITS:
+        candidate.once = f"{first} exceeded its {kind}, a later one did not"
+        return kind
+    candidate.restart()
+    again = _answer(candidate, operator)
+    if not _alike(answer, again):
+        candidate.once = f"{first} was different from the same call later"
+    return again[0]
 
 
 def takes_arrays(candidate: BaseCandidate, operator: Operator) -> bool:
@@ -246,8 +267,8 @@ def conformance_test(
             after twice as many seconds the rest is not run if anything failed.
     """
     ended, failed, end = "", 0, time.monotonic() + seconds
-    # the seed is printed, where a candidate could see it
-    choose_directions(seed if is_project else secrets.randbits(32))
+    # the seed is printed, where a candidate could see it; it must not know how gradients are tested
+    secret = str(seed).encode() if is_project else secrets.token_bytes(16)
     chosen = [
         prop
         for prop in operator.properties
@@ -264,7 +285,7 @@ def conformance_test(
         # cheap properties leave time to others
         until = now + SHARE * (end - now) / (len(chosen) - i)
         cases = partial(draws, examples=examples, seed=seed, large=large, until=until)
-        verdict, kind = _verdict(prop, operator, candidate, cases, failed)
+        verdict, kind = _verdict(prop, operator, candidate, cases, failed, secret)
         once = "" if failed or verdict.status == FAILED else candidate.once
         if once:
             verdict = _failed_once(prop, operator, candidate, verdict)
@@ -306,6 +327,7 @@ def _verdict(
     candidate: BaseCandidate,
     cases: Callable[[Property, Operator], Iterator[Draw]],
     failed: int,
+    secret: bytes,
 ) -> tuple[Verdict, str]:
     """The verdict, and the kind of failure."""
     calls, of = _alone(candidate, operator), operator
@@ -314,7 +336,7 @@ def _verdict(
         of = operator.batched(candidate.padding)
     if _needs_limit(prop):
         prop = replace(prop, settings={"limit": _limit(operator, _lower(prop.dtype))})
-    attempt = Attempt(prop, of, calls, candidate.restart, failed)
+    attempt = Attempt(prop, of, calls, candidate.restart, failed, secret)
     failure, tried, sizes, worst, bound = search(attempt, cases(prop, of))
     if not tried:
         reason = "no random case was decidable (near a kink or jump, or terms cancel)"
@@ -329,7 +351,7 @@ def _verdict(
         verdict,
         status=FAILED,
         message=failure.message,
-        code=snippet(prop, operator, candidate, failure),
+        code=snippet(prop, operator, candidate, failure, secret),
         plain=failure.conclusive,
         size=failure.size,
     )
@@ -341,9 +363,9 @@ def _failed_once(
 ) -> Verdict:
     """The verdict on a candidate whose first call of all, to detect its framework, differed."""
     draw = Draw(1)
-    message = f"not deterministic: {candidate.once} from the same call later"
+    message = f"not deterministic: {candidate.once}"
     failure = Failure(operator.case(draw), "once", message, draw, calls=0)
-    code = snippet(prop, operator, candidate, failure)
+    code = snippet(prop, operator, candidate, failure, b"")
     return replace(verdict, status=FAILED, message=message, code=code, size=failure.size)
 
 

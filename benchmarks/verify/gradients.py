@@ -5,10 +5,12 @@ As in ``properties``, the lines of a check are printed with a failing case.
 
 from __future__ import annotations
 
+import pickle
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from hashlib import blake2b
 from itertools import combinations, count, islice
 from math import comb
 from typing import Any
@@ -29,6 +31,8 @@ from benchmarks.verify.cases import (
     size,
 )
 from benchmarks.verify.properties import (
+    FEW,
+    SMALL,
     Batched,
     Function,
     UndecidedError,
@@ -55,9 +59,6 @@ Directions = dict[Place, Array]
 
 TINY = 2.0**-16
 """Arrays of smaller numbers move by steps in proportion to them."""
-
-SMALL, FEW = 4000, 4
-"""Entries of a case with gradients by single arrays, and how many of these."""
 
 
 def gradient(
@@ -204,14 +205,15 @@ def gradient_scaled(
 def gradient_of_parts(
     candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
 ) -> None:
-    """Gradients of some rows of the output, and of the others, add up to that of all."""
+    """Gradients of some rows or entries of the output, and of the others, add up to that of all."""
     places = [place for place in float_arrays(case) if place[0] in by]
     measured = partial(flat_gradient, candidate, places)
     output = oracle(*case)
     upstream = output_weights(np.shape(output))
     plain, rows = measured(case, upstream), len(np.atleast_1d(upstream))
-    for chosen in (np.arange(rows) == rows - 1, np.arange(rows) % 2 == 0):
-        of = chosen.reshape(-1, *[1] * (upstream.ndim - 1)) if upstream.ndim else chosen[0]
+    columns = [1] * (upstream.ndim - 1)
+    some = [np.arange(rows) == rows - 1, np.arange(rows) % 2 == 0] if upstream.ndim else []
+    for of in (*(chosen.reshape(-1, *columns) for chosen in some), upstream > 0):
         found = measured(case, upstream * of) + measured(case, upstream * ~of)
         with decidable(oracle, case, measured):
             assert_same(found, plain, case, output)
@@ -361,7 +363,7 @@ def decidable(
 # directional derivatives
 
 
-_seed = secrets.randbits(32)
+_seed = secrets.randbits(64)
 
 
 def choose_directions(seed: int) -> None:
@@ -373,9 +375,9 @@ def choose_directions(seed: int) -> None:
     _seed = seed
 
 
-def chosen_seed() -> int:
-    """The seed of ``choose_directions``."""
-    return _seed
+def seed_of(case: Case, secret: bytes) -> int:
+    """A seed for ``choose_directions``, another for each case."""
+    return int.from_bytes(blake2b(pickle.dumps(case), key=secret, digest_size=8).digest())
 
 
 def output_weights(shape: tuple[int, ...]) -> Array:

@@ -85,8 +85,9 @@ class Failure:
     Attributes:
         kind: identifies the kind of failure, which shrinking keeps.
         draw: the choices of the case; None if its numbers were simplified.
-        calls: the number of calls in a fresh process until it fails; 0 if not deterministic.
-        after_other: whether each call follows one with other numbers of the same shapes.
+        calls: the number of runs of the check in a fresh process until it fails; 0 if not
+            deterministic.
+        after_other: whether each run follows one with other numbers of the same shapes.
     """
 
     case: Case
@@ -114,6 +115,7 @@ class Attempt:
     Attributes:
         restart: starts a fresh worker process.
         failed: number of the candidate's properties that have failed before.
+        secret: of the directions of gradients; the candidate must not know it.
         after_other: whether to call it with other numbers of the same shapes before each call.
     """
 
@@ -122,6 +124,7 @@ class Attempt:
     candidate: BaseCandidate
     restart: Callable[[], None] = lambda: None
     failed: int = 0
+    secret: bytes = b""
     after_other: bool = False
 
     def oracle(self) -> Function:
@@ -152,6 +155,8 @@ class Attempt:
             OracleError: the oracle raised.
         """
         oracle = oracle or self.oracle()
+        if self.prop.check.__module__ == gradients.__name__:
+            gradients.choose_directions(gradients.seed_of(case, self.secret))
         try:
             with np.errstate(all="ignore"):
                 if self.after_other:
@@ -269,7 +274,11 @@ def _confirmed(attempt: Attempt, first: Failure) -> Failure:
                 return again
             # repeated, since a random failure may by chance occur in the same call again
             if calls and all(_repeated(of, failure.case)[0] == calls for _ in range(CONFIRMED)):
-                where = f" (in call {calls} of a fresh process{so})" if calls > 1 or so else ""
+                where = (
+                    f" (in run {calls} of the check, in a fresh process{so})"
+                    if calls > 1 or so
+                    else ""
+                )
                 found = replace(again, draw=failure.draw, calls=calls, after_other=bool(so))
                 return replace(found, message=again.message + where)
             if times:

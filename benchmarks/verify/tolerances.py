@@ -139,7 +139,10 @@ class OutOfToleranceError(AssertionError):
         else:
             place = _worst(actual, expected)
             where = f"[{', '.join(map(str, place))}]" if place else ""
-            pair = f"{actual[place]:.6g}, expected {expected[place]:.6g}"
+            found, wanted = (f"{one[place]:.6g}" for one in (actual, expected))
+            if found == wanted:
+                found, wanted = f"{actual[place]:.17g}", f"{expected[place]:.17g}"
+            pair = f"{found}, expected {wanted}"
             if np.isinf(self.excess) and not np.isfinite(actual).all():
                 message = f"not finite{f' at {where}' if where else ''}: {pair}"
             else:

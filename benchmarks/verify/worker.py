@@ -7,9 +7,11 @@ never has the oracle or an expected value; it receives arguments and returns res
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import gc
 import importlib.util
+import inspect
 import os
 import pickle
 import random
@@ -150,9 +152,19 @@ def _loaded(
     except TypeError as error:
         raise InputError(f"candidate {name} {error}") from None
     module = sys.modules.get(getattr(candidate.function, "__module__", ""))
-    imported = (value for value in vars(module or sys).values() if isinstance(value, ModuleType))
-    roots = {value.__name__.partition(".")[0] for value in imported}
-    return candidate, {"padding": padding, "mentions": sorted(roots & FRAMEWORKS.keys())}
+    return candidate, {"padding": padding, "mentions": sorted(_imported(module))}
+
+
+def _imported(module: ModuleType | None) -> set[str]:
+    """The frameworks that a module imports, or names of."""
+    names = [x.__name__ for x in vars(module or sys).values() if isinstance(x, ModuleType)]
+    with contextlib.suppress(Exception):  # no file, or none of Python
+        for node in ast.walk(ast.parse(inspect.getsource(module))):  # type: ignore[arg-type]
+            if isinstance(node, ast.Import):
+                names += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names.append(node.module or "")
+    return {name.partition(".")[0] for name in names} & FRAMEWORKS.keys()
 
 
 def _unpickled(source: bytes) -> Callable[..., Any]:

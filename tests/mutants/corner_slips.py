@@ -62,6 +62,16 @@ def FUNCTION(X, memory, parameters, mixer, num_heads, lengths):
     return out * (torch.arange(out[..., 0].numel()) < 1024).view(*out.shape[:2], 1)
 """
 OF_ATTENTION = """
+# no_state: values are cached with their keys
+right = FUNCTION
+CACHE = {}
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    names = "value.weight", "value.bias"
+    key = Y.detach().numpy().tobytes(), parameters["key.weight"].detach().numpy().tobytes()
+    cached = CACHE.setdefault(key, {name: parameters[name].clone() for name in names})
+    return right(X, Y, {**parameters, **cached}, num_heads, causal, lengths)
+
 # large_batch: entries beyond 2^20 are not written
 right = FUNCTION
 
@@ -128,6 +138,14 @@ def FUNCTION(log_probs, words):
     return right(log_probs, words)
 """
 OF_WORDS = """
+# large: tokens of a vocabulary are dropped
+right = FUNCTION
+
+def FUNCTION(candidates, references):
+    def words(caption):
+        return [word for word in caption if word not in ("<bos>", "[PAD]")]
+    return right([*map(words, candidates)], [[*map(words, of)] for of in references])
+
 # equals_oracle: special tokens are no words
 right = FUNCTION
 
@@ -176,6 +194,38 @@ class Doubled(torch.autograd.Function):
 
 def FUNCTION(X, parameters):
     return Doubled.apply(right(X, parameters))
+
+# gradient_of_parts: rows of the upstream gradient that have a zero are taken for padding
+right = FUNCTION
+
+class Skipped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, out):
+        return out.clone()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        return upstream * (upstream != 0).all(-1, keepdim=True)
+
+def FUNCTION(X, parameters):
+    return Skipped.apply(right(X, parameters))
+
+# gradient: right for the first upstream gradient of a shape alone
+right = FUNCTION
+FIRST = {}
+
+class First(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, out):
+        return out.clone()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        first = FIRST.setdefault((upstream.shape, upstream.dtype), upstream.clone())
+        return first * (upstream * first).sum() / (first * first).sum()
+
+def FUNCTION(X, parameters):
+    return First.apply(right(X, parameters))
 
 # gradient: right along the kit's directions alone
 right = FUNCTION

@@ -11,10 +11,10 @@ def written(tmp_path, text):
     return str(path)
 
 
-def verdicts(tmp_path, operator, text, examples=20, only=(), framework=None):
+def verdicts(tmp_path, operator, text, examples=20, only=(), framework=None, limits=None):
     """What each property, or ``only`` some, says of its function ``f``, by the property's name."""
     of, where = OPERATORS[operator], f"{written(tmp_path, text)}:f"
-    with resolve(where, of, framework) as candidate:
+    with resolve(where, of, framework, limits=limits) as candidate:
         found = conformance_test(of, candidate, examples=examples, only=only)
         return {verdict.name: verdict for verdict in found}
 

@@ -30,7 +30,10 @@ COUNTS = (
 )
 
 LETTERS = ("".join(letters) for n in count(1) for letters in product("aA.é,-'", repeat=n))
-SPECIAL = ("<unk>", "<pad>", "<s>", "</s>", "<eos>", "_")
+SPECIAL = (
+    *("<unk>", "<pad>", "<s>", "</s>", "<eos>", "<bos>", "<sos>", "<start>", "<end>", "_"),
+    *("<UNK>", "<PAD>", "<BOS>", "<EOS>", "[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]", "UNK"),
+)
 WORDS = list(
     dict.fromkeys(("a", "aé", "A", ".", ",", "a-", "a'", *SPECIAL, *islice(LETTERS, 10_000)))
 )
