@@ -141,23 +141,18 @@ def resolve(
     others = {*candidate.mentions, expected} - {"", "numpy"}
     tried = [isolated(name) for name in sorted(others, reverse=True)]
     kinds |= {other.framework: _first_answer(other, operator) for other in tried}
-    taking = [
-        other
-        for other in tried
-        if kinds[other.framework] in ACCEPTED
-        and (
-            not in_numpy
-            or other.framework == expected
-            or _is_written_for(other, operator, candidate)
-        )
-    ]
-    hanging = [
-        other
-        for other in tried
-        if kinds[other.framework] in LIMITS and (not in_numpy or other.framework == expected)
-    ]
-    mentioned = [other for other in tried if other.framework in candidate.mentions and not in_numpy]
-    chosen = [*taking, *hanging, *mentioned, candidate][0]
+
+    def rank(one: Isolated) -> int:
+        kind, suits = kinds[one.framework], not in_numpy or one.framework == expected
+        if one is candidate:
+            return 3
+        if kind in ACCEPTED and (suits or _is_written_for(one, operator, candidate)):
+            return 0
+        if kind in LIMITS and suits:
+            return 1
+        return 2 if one.framework in candidate.mentions and not in_numpy else 4
+
+    chosen = min((*tried, candidate), key=rank)
     for other in (candidate, *tried):
         if other is not chosen:
             # another framework's arrays may well take too long
