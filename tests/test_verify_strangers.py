@@ -308,6 +308,34 @@ def f(y_hat, y):
     assert found["equals_oracle"].message.startswith("not deterministic: its first call")
 
 
+@pytest.mark.parametrize("first", ["raise ValueError('cold')", "return 2 * upstream"])
+def test_a_first_gradient_of_all_that_differs_is_a_failure(tmp_path, first):
+    text = f"""
+from pathlib import Path
+
+class F(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        flag = Path({str(tmp_path / "called")!r})
+        if not flag.exists():
+            flag.touch()
+            {first}
+        return upstream
+
+def f(y_hat, y):
+    of_numpy, y_hat, y = isinstance(y, np.ndarray), torch.as_tensor(y_hat), torch.as_tensor(y)
+    found = F.apply(((y_hat - y) ** 2).mean())
+    return found.numpy() if of_numpy else found
+"""
+    found = verdicts(tmp_path, "mse", text, only=["equals_oracle", "gradient"])
+    assert failed(found) == ["equals_oracle"]
+    assert "its first gradient" in found["equals_oracle"].message
+
+
 def test_what_is_printed_has_no_limit_and_control_characters_are_written_out(tmp_path):
     text = """
 def f(y_hat, y):

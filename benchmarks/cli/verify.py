@@ -202,6 +202,9 @@ def _print_verdict(verdict: Verdict) -> None:
         print(f"{'':<37}{prefix}{verdict.message}", flush=True)
 
 
+FEW = f"not run with fewer than {MANY} cases: most of the large ones"
+
+
 def _print_summary(
     verdicts: Sequence[Verdict], failed: Sequence[Verdict], printed: str, *, few: bool
 ) -> None:
@@ -225,7 +228,7 @@ def _print_summary(
     of = ", ".join(f"{name} {size}" for name, size in sizes.items())
     largest = of and f"; largest sizes, not all in one case: {of}"
     if few:
-        print(f"not run with fewer than {MANY} cases: most of the large ones")
+        print(FEW)
     print(f"{passed} of {passed + len(failed)} properties passed{largest}")
 
 
@@ -257,6 +260,8 @@ def _verify_own(arguments: argparse.Namespace) -> int:
         for failure in (failure for row in failed for failure in row.failures):
             print(f"\n{failure['property']}: {failure['message']}\n\n{failure['code']}")
         print("errors and bounds are relative to the largest entry of the oracle's result")
+        if examples < MANY:
+            print(FEW)
         passed = f"{len(found) - len(failed)} of {len(found)} passed"
         print(passed if found else f"this project has no implementation of {only} of its own")
     return int(bool(failed))

@@ -23,6 +23,7 @@ from benchmarks.errors import InputError
 from benchmarks.verify.cases import Place, each_once
 from benchmarks.verify.frameworks import (
     FRAMEWORKS,
+    BackwardError,
     NotAnArrayError,
     framework_of,
     from_numpy,
@@ -38,6 +39,9 @@ PADDING = ("mask", "lengths")
 TIME_LIMIT, MEMORY_LIMIT = "time limit", "memory limit"
 LIMITS = (TIME_LIMIT, MEMORY_LIMIT)
 """Kinds of failures that end the conformance test of a candidate."""
+
+BACKWARD = "backward"
+"""The kind of an exception in a backward pass."""
 
 
 class CandidateError(Exception):
@@ -297,14 +301,17 @@ class Candidate(BaseCandidate):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            kind = type(error).__name__
-            said = ""
+            in_backward = isinstance(error, BackwardError)
+            if in_backward and error.__cause__:
+                error = error.__cause__
+            kind, said = type(error).__name__, ""
             with suppress(Exception):
                 said = " / ".join(str(error).strip().splitlines()[:3])[:1000]
                 said = said.encode(errors="backslashreplace").decode()
             full = isinstance(error, MemoryError) or re.search(r"(allocate|out of) memory", said)
             raise CandidateError(
-                f"raised {kind}{said and f': {said}'}", MEMORY_LIMIT if full else kind
+                f"raised {kind}{said and f': {said}'}",
+                MEMORY_LIMIT if full else BACKWARD if in_backward else kind,
             ) from error
 
     def _refill(self, given: list[Any], arguments: Sequence[Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.verify.candidate import LIMITS, BaseCandidate, CandidateError
+from benchmarks.verify.candidate import BACKWARD, LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.cases import float_arrays
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.gradients import output_weights
@@ -124,7 +124,7 @@ def resolve(
     candidate = isolated(framework or "numpy")
     if framework is not None:
         return candidate
-    kinds = {candidate.framework: _first_answer(candidate, operator)}
+    kinds = {candidate.framework: _first_answer(candidate, _call(candidate, operator))}
     kind = kinds[candidate.framework]
     if kind in LIMITS:  # in another framework it would take as long
         if len(candidate.mentions) == 1 and candidate.mentions != [candidate.framework]:
@@ -140,7 +140,7 @@ def resolve(
     expected = candidate.apply(returned) if in_numpy else "torch"
     others = {*candidate.mentions, expected} - {"", "numpy"}
     tried = [isolated(name) for name in sorted(others, reverse=True)]
-    kinds |= {other.framework: _first_answer(other, operator) for other in tried}
+    kinds |= {other.framework: _first_answer(other, _call(other, operator)) for other in tried}
 
     def rank(one: Isolated) -> int:
         kind, suits = kinds[one.framework], not in_numpy or one.framework == expected
@@ -176,47 +176,51 @@ def _is_written_for(other: Isolated, operator: Operator, in_numpy: Isolated) -> 
     by = {operator.arguments.index(name) for name in operator.by}
     places = [place for place in float_arrays(case) if place[0] in by]
     weights = output_weights(np.shape(operator.oracle(*case)))
-    try:
-        _alone(other, operator).gradient(case, weights, places)
-    except CandidateError as error:
-        # a gradient of its own may raise, as many do that are wrong
-        refused = "not an array", "TracerArrayConversionError"
-        return error.kind not in refused and "requires grad" not in str(error)
-    return True
+
+    def gradient() -> Any:
+        return _alone(other, operator).gradient(case, weights, places)
+
+    # a gradient of its own may raise, as many do that are wrong
+    return _first_answer(other, gradient, "gradient") in ("", BACKWARD, "exit", *LIMITS)
 
 
-def _first_answer(candidate: Isolated, operator: Operator) -> str:
-    """The kind of failure of a fresh process's first call, or of a second one's if they differ.
+def _first_answer(candidate: Isolated, call: Callable[[], Any], what: str = "call") -> str:
+    """The kind of failure of the first ``call`` of all, or of a second one's if they differ.
 
     ``candidate.once`` then says how.
     """
-    kind, _ = answer = _answer(candidate, operator)
-    first = f"its first call with {candidate.framework}'s arrays"
+    kind, _, said = first = _answer(call)
+    name = f"its first {what} with {candidate.framework}'s arrays"
     if kind in LIMITS:
-        candidate.once = f"{first} exceeded its {kind}, a later one did not"
+        candidate.once = f"{name} exceeded its {kind}, a later one did not"
         return kind
     candidate.restart()
-    again = _answer(candidate, operator)
-    if not _alike(answer, again):
-        candidate.once = f"{first} was different from the same call later"
+    again = _answer(call)
+    if not _alike(first[:2], again[:2]):
+        candidate.once = f"{name} was different from the same later{said and f': {said}'}"
     return again[0]
 
 
 def takes_arrays(candidate: BaseCandidate, operator: Operator) -> bool:
     """Whether a candidate accepts a case in its framework and returns arrays."""
-    return _answer(candidate, operator)[0] in ACCEPTED
+    return _answer(_call(candidate, operator))[0] in ACCEPTED
 
 
 ACCEPTED = "", "in place", "state"
 """Kinds of failures of a function that accepts a case and returns arrays."""
 
 
-def _answer(candidate: BaseCandidate, operator: Operator) -> tuple[str, Any]:
-    """The kind of failure of a candidate on a case, empty if there is none; and its result."""
+def _call(candidate: BaseCandidate, operator: Operator) -> Callable[[], Any]:
+    """A call of the candidate on a case."""
+    return lambda: _alone(candidate, operator)(*operator.case(Draw(1)))
+
+
+def _answer(call: Callable[[], Any]) -> tuple[str, Any, str]:
+    """The kind of failure of a call, empty if there is none; its result; the failure's message."""
     try:
-        return "", _alone(candidate, operator)(*operator.case(Draw(1)))
+        return "", call(), ""
     except CandidateError as error:
-        return error.kind, None
+        return error.kind, None, str(error)
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -25,6 +25,10 @@ VIEWS = ("strided", "columns", "transposed", "offset")
 INFERENCE = ("no_grad", "inference_mode")
 
 
+class BackwardError(Exception):
+    """A backward pass raised the exception that is the cause of this one."""
+
+
 class NotAnArrayError(TypeError):
     """A candidate's result is not an array or a collection of arrays."""
 
@@ -209,7 +213,10 @@ class Torch(NumPy):
 
         def backward() -> list[Any]:
             if outputs:
-                self.torch.backward(outputs, [upstream] * len(outputs), retain_graph=uses > 1)
+                try:
+                    self.torch.backward(outputs, [upstream] * len(outputs), retain_graph=uses > 1)
+                except Exception as error:
+                    raise BackwardError from error
             found = [(x, grad.__get__(x)) for x in leaves]
             for x in leaves:
                 grad.__set__(x, None)
@@ -217,9 +224,12 @@ class Torch(NumPy):
 
         gradients = backward()
         if uses > 1:
-            with contextlib.suppress(RuntimeError):  # it may release what it saved
+            try:
                 again = zip(gradients, backward(), strict=True)
                 gradients = [(one + other) / 2 for one, other in again]
+            except BackwardError as error:  # it may release what it saved
+                if not isinstance(error.__cause__, RuntimeError):
+                    raise
         if not self.torch.equal(upstream, before):
             raise ValueError("the backward pass changed the upstream gradient in place")
         return [*gradients, output]

@@ -70,7 +70,7 @@ REPEATS = 60
 CONFIRMED = 7
 """Number of fresh processes in which a failure must come again in the same call."""
 
-FAR = 1e4
+FAR = 100.0
 """An error this many times its tolerance is no rounding error, and is not shrunk to one."""
 
 
@@ -332,8 +332,14 @@ class _Budget:
             failure = self.attempt.run(case, draw)
         except (properties.UndecidedError, OracleError):  # for example, the cosine of a zero vector
             return None
-        # shrinking must keep the kind of failure
-        return failure if failure is not None and failure.kind == self.kind else None
+        # shrinking must keep the kind of failure, but may go from a small error to a large one
+        if failure is None or (failure.kind, self.kind) not in (
+            (self.kind, self.kind),
+            ("far off", "rounding"),
+        ):
+            return None
+        self.kind = failure.kind
+        return failure
 
 
 def _smaller(attempt: Attempt, failure: Failure, fails: _Budget) -> Iterator[Failure]:

@@ -90,7 +90,7 @@ def _candidate(
         folder = "" if by_path else f", folder={str(Path.cwd())!r}"
     else:
         function, make = candidate.name, "Candidate"
-        if function == getattr(candidate.source, "__name__", function):
+        if function == getattr(candidate.source, "__name__", "candidate"):
             function = _imported(candidate.source) and candidate.source.__qualname__
         if not function:
             function = "function"
