@@ -171,7 +171,7 @@ def test_a_candidate_that_drifts_with_every_call_fails_when_it_is_verified_again
     text += "\n\ndef calls(made=[]):\n    made.append(0)\n    return len(made) > 5\n"
     found = compared(f"{written(tmp_path, text)}:f", "feed_forward", sizes=SMALL)
     assert found.failed.startswith("verified again, equals_oracle fails: output: error")
-    assert "in call 6 of a fresh process" in found.failed
+    assert "in run 6 of the check, in a fresh process" in found.failed
 
 
 REPLAYED = """
