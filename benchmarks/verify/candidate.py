@@ -298,9 +298,9 @@ class Candidate(BaseCandidate):
                 return function(*arguments)
         except NotAnArrayError as error:
             raise CandidateError(f"returned {error}, expected an array", "not an array") from error
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if self._copies and isinstance(error, KeyboardInterrupt):
+                raise  # Ctrl-C, which does not reach a worker process
             in_backward = isinstance(error, BackwardError)
             if in_backward and error.__cause__:
                 error = error.__cause__

@@ -32,7 +32,7 @@ from benchmarks.verify.process import Isolated, Limits, fork_server
 from benchmarks.verify.properties import Batched, BatchOfOne
 from benchmarks.verify.search import Attempt, Failure, draws, search
 from benchmarks.verify.snippet import snippet
-from benchmarks.verify.tolerances import SAME_CALL
+from benchmarks.verify.tolerances import SAME_CALL, OutOfToleranceError
 
 EXAMPLES, QUICK_EXAMPLES = 100, 4
 """Number of small cases for each property of a candidate: by default, and with ``--quick``."""
@@ -189,7 +189,7 @@ def _first_answer(candidate: Isolated, call: Callable[[], Any], what: str = "cal
 
     ``candidate.once`` then says how.
     """
-    kind, _, said = first = _answer(call)
+    kind, result, said = first = _answer(call)
     name = f"its first {what} with {candidate.framework}'s arrays"
     if kind in LIMITS:
         candidate.once = f"{name} exceeded its {kind}, a later one did not"
@@ -197,6 +197,8 @@ def _first_answer(candidate: Isolated, call: Callable[[], Any], what: str = "cal
     candidate.restart()
     again = _answer(call)
     if not _alike(first[:2], again[:2]):
+        if isinstance(result, np.ndarray) and isinstance(again[1], np.ndarray):
+            said = str(OutOfToleranceError("output", result, again[1], SAME_CALL))
         candidate.once = f"{name} was different from the same later{said and f': {said}'}"
     return again[0]
 

@@ -204,7 +204,8 @@ class Torch(NumPy):
             raise ValueError(f"an output of {output.shape}, expected {np.shape(weights)}")
         if then is not None:
             for place in places:
-                get(then, place).requires_grad_()
+                with contextlib.suppress(LookupError):  # another model may lack it
+                    get(then, place).requires_grad_()
             loss(*then)
         upstream = self.from_numpy(np.asarray(weights, output.dtype), layout)
         before, grad = self.torch.methods.clone(upstream), self.torch.methods.grad

@@ -30,6 +30,7 @@ from benchmarks.verify.cases import (
     rounded,
     size,
 )
+from benchmarks.verify.draw import Draw
 from benchmarks.verify.properties import (
     FEW,
     SMALL,
@@ -166,12 +167,17 @@ def gradient_of_sum(
 
 
 def gradient_after_other(
-    candidate: BaseCandidate, oracle: Function, case: Case, *, by: Sequence[int]
+    candidate: BaseCandidate,
+    oracle: Function,
+    case: Case,
+    *,
+    by: Sequence[int],
+    another: Callable[[Draw], Case],
 ) -> None:
-    """A call with other arguments before the backward pass does not change the gradient."""
+    """A call with other numbers, sizes or options before the backward pass changes no gradient."""
     places = [place for place in float_arrays(case) if place[0] in by]
-    then = {"then": reversed_arrays(case)}
-    assert_same_gradients(candidate, oracle, case, places, then)
+    others = another(Draw(size(case))), another(Draw(size(case) + 1)), reversed_arrays(case)
+    assert_same_gradients(candidate, oracle, case, places, *({"then": one} for one in others))
 
 
 def gradient_same_array(

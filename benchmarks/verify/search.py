@@ -61,6 +61,9 @@ REPEATING = (
 """Checks with half as many cases: they call the candidate several times on each, or repeat another
 check in a regime."""
 
+OF_ANOTHER = (gradients.gradient_after_other,)
+"""Checks that draw another case, by their argument ``another``."""
+
 SEEDS = 3
 """Number of seeds that a smaller size is tried with."""
 
@@ -127,6 +130,12 @@ class Attempt:
     secret: bytes = b""
     after_other: bool = False
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The check's further arguments."""
+        of = {"another": self.operator.sample_case}
+        return {**self.prop.settings, **(of if self.prop.check in OF_ANOTHER else {})}
+
     def oracle(self) -> Function:
         """The operator's oracle, with a cache of the results of its first calls."""
         results: list[tuple[Any, Any]] = []
@@ -161,7 +170,7 @@ class Attempt:
             with np.errstate(all="ignore"):
                 if self.after_other:
                     self.candidate(*properties.reversed_arrays(case))
-                self.prop.check(self.candidate, oracle, case, **self.prop.settings)
+                self.prop.check(self.candidate, oracle, case, **self.settings)
         except (properties.UndecidedError, OracleError):
             raise
         except CandidateError as error:
@@ -361,15 +370,16 @@ def _options(pinned: Any) -> tuple[Any, ...]:
 
 def _simpler(array: Array) -> Iterator[Callable[[Array], Array | None]]:
     """Functions that simplify a whole array, then each entry; they return None if it is simple."""
-    for value in (0.0, 1.0):
+    one = -1.0 if (array <= 0).all() else 1.0  # such as log-probabilities
+    for value in (0.0, one):
         yield partial(np.full_like, fill_value=value)
     if array.size > ATTEMPTS:
         return
     for index in np.ndindex(array.shape):
-        for value in (0.0, 1.0):
+        for value in (0.0, one):
 
             def entry(a: Array, index: Any = index, value: float = value) -> Array | None:
-                if a[index] in (0.0, 1.0):
+                if a[index] in (0.0, 1.0, -1.0):
                     return None
                 changed = a.copy()
                 changed[index] = value

@@ -27,7 +27,7 @@ from benchmarks.verify.draw import Draw  # noqa: F401
 from benchmarks.verify.operators import OPERATORS, Operator, Property
 from benchmarks.verify.process import Limits
 from benchmarks.verify.properties import Batched, BatchOfOne, batched_oracle, reversed_arrays  # noqa: F401
-from benchmarks.verify.search import REPEATS, Failure
+from benchmarks.verify.search import OF_ANOTHER, REPEATS, Failure
 
 APART = (*LIMITS, "exit", "protocol", "in place")
 """Kinds of failures that need the candidate in a worker process."""
@@ -60,6 +60,9 @@ def snippet(
     parameters = inspect.signature(prop.check).parameters.values()
     given = {one.name: one.default for one in parameters if one.default is not one.empty}
     lines += [f"{name} = {value!r}" for name, value in {**given, **prop.settings}.items()]
+    if prop.check in OF_ANOTHER:
+        of = f".batched({candidate.padding!r})" if prop.is_batched else ""
+        lines.append(f"another = OPERATORS[{operator.name!r}]{of}.sample_case")
     if prop.check.__module__ == gradients.__name__:
         lines.append(f"choose_directions({gradients.seed_of(failure.case, secret)})")
     other = "candidate(*reversed_arrays(case))\n" if failure.after_other else ""

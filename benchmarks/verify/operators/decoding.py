@@ -84,7 +84,13 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
     if numbers == "ties":
         return -draw.random.integers(0, 4, shape) / 2 - rare
     # sums of 40 words are exact in float64, but not in float32
-    table = -draw.random.integers(1, 2**42, shape) / 2**40 - rare
+    table = -draw.random.integers(1, 2**42, shape)
+    if shape[-1] > ROWS:  # of many words, one of the last is often likely
+        last = shape[-1] - draw.random.integers(1, shape[-1] // 8, (*shape[:-1], 1))
+        unlikely = draw.random.integers(0, 4, last.shape) == 0
+        value = unlikely * np.take_along_axis(table, last, -1)
+        np.put_along_axis(table, last, value - draw.random.integers(1, 2**24, last.shape), -1)
+    table = table / 2**40 - rare
     if numbers == "sorted":  # the likeliest first words are neighbours, and one follows each
         table[..., 1:, :, :] = 64 * (table - table.max(-1, keepdims=True))[..., 1:, :, :]
         return np.roll(np.sort(table), draw.random.integers(shape[-1]), axis=-1)
