@@ -370,16 +370,15 @@ def _options(pinned: Any) -> tuple[Any, ...]:
 
 def _simpler(array: Array) -> Iterator[Callable[[Array], Array | None]]:
     """Functions that simplify a whole array, then each entry; they return None if it is simple."""
-    one = -1.0 if (array <= 0).all() else 1.0  # such as log-probabilities
-    for value in (0.0, one):
+    for value in (0.0, 1.0):
         yield partial(np.full_like, fill_value=value)
     if array.size > ATTEMPTS:
         return
     for index in np.ndindex(array.shape):
-        for value in (0.0, one):
+        for value in (0.0, 1.0):
 
             def entry(a: Array, index: Any = index, value: float = value) -> Array | None:
-                if a[index] in (0.0, 1.0, -1.0):
+                if a[index] in (0.0, 1.0):
                     return None
                 changed = a.copy()
                 changed[index] = value

@@ -112,6 +112,28 @@ def FUNCTION(log_probs, tokens, H, parameters, lambda_):
     return right(log_probs, tokens, H, parameters, lambda_)
 """
 OF_CROSS_ENTROPY = """
+# gradient_after_other: the backward pass takes the last call's smoothing
+right = FUNCTION
+
+class Kept(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, log_probs, targets, pad_id, label_smoothing):
+        Kept.label_smoothing = label_smoothing
+        ctx.save_for_backward(log_probs, targets)
+        ctx.pad_id = pad_id
+        return right(log_probs, targets, pad_id, label_smoothing)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        log_probs, targets = ctx.saved_tensors
+        with torch.enable_grad():
+            log_probs = log_probs.detach().requires_grad_()
+            loss = right(log_probs, targets, ctx.pad_id, Kept.label_smoothing)
+            return torch.autograd.grad(loss, log_probs, upstream)[0], None, None, None
+
+def FUNCTION(log_probs, targets, pad_id, label_smoothing):
+    return Kept.apply(log_probs, targets, pad_id, label_smoothing)
+
 # large: entries beyond 2^20 are not read
 right = FUNCTION
 

@@ -24,6 +24,7 @@ GREEDY: list[Slip] = [
     ("reads the last token alone", "equals_oracle", "next_log_probs(tuple(tokens))",
      "next_log_probs(tuple(tokens[-1:]))"),
     ("5000 words at most", "large", "np.argmax(log_p)", "np.argmax(log_p[:5000])"),
+    ("8192 words at most", "large", "np.argmax(log_p)", "np.argmax(log_p[:8192])"),
     ("20 words at most", "large", "< max_length and", "< min(max_length, 20) and"),
 ]  # fmt: skip
 
