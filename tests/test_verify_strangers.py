@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -20,6 +21,7 @@ from benchmarks.verify.properties import UndecidedError
 from benchmarks.verify.search import ATTEMPTS, Attempt, Failure, shrink
 from benchmarks.verify.shared import Shared
 from benchmarks.verify.tolerances import OutOfToleranceError
+from tests.candidates import right_words
 from tests.support.strangers import failed, verdicts, written
 
 
@@ -222,6 +224,20 @@ def f(X, parameters):
     with pytest.raises(OutOfToleranceError):
         exec(compile(found["large"].code, "<pasted>", "exec"), scope)
     assert scope["X"].shape == (17, 1)
+
+
+def test_a_failure_of_long_captions_is_shrunk_to_one_caption(tmp_path):
+    text = Path(right_words.__file__).read_text()
+    text += "\n\ndef f(candidates, references):\n"
+    text += "    return rouge_l([words[:32] for words in candidates], references)\n"
+    found = verdicts(tmp_path, "rouge_l", text, only=("equals_oracle", "large"))
+    assert "equals_oracle" not in failed(found)
+    scope = {}
+    with pytest.raises(OutOfToleranceError):
+        exec(compile(found["large"].code, "<pasted>", "exec"), scope)
+    ((words,), (of,)) = scope["candidates"], scope["references"]
+    assert len(words) == 33
+    assert [len(reference) for reference in of] == [1]
 
 
 def test_a_module_s_case_pastes_in_another_folder(tmp_path, monkeypatch):

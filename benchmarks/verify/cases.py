@@ -99,6 +99,44 @@ def mapped(case: Sequence[Any], function: Callable[[Any], Any]) -> Case:
     return replaced(case, {at: function(get(case, at)) for at in float_arrays(case)})
 
 
+Path = tuple[int, ...]
+"""The indices of a list in nested lists; the first is the argument's."""
+
+
+def lists(case: Case) -> list[tuple[Path, ...]]:
+    """The paths of a case's lists of captions, and of words: of arguments of equal length, such
+    as one caption an image, together; a list comes before those in it.
+    """
+    found: dict[Any, list[Path]] = {}
+    for i, value in enumerate(case):
+        for path in _lists(value, (i,)):
+            found.setdefault(path if path[1:] else len(value), []).append(path)
+    parallel = [i for i, value in enumerate(case) if isinstance(value, list)]
+    for key, paths in found.items():
+        if isinstance(key, int):
+            paths[:] = [(i,) for i in parallel if len(case[i]) == key]
+    return [tuple(paths) for paths in found.values()]
+
+
+def _lists(value: Any, at: Path) -> list[Path]:
+    if not isinstance(value, list) or not all(isinstance(each, list | str) for each in value):
+        return []
+    return [at, *(path for i, each in enumerate(value) for path in _lists(each, (*at, i)))]
+
+
+def at_path(value: Any, path: Path) -> Any:
+    """The list at a path."""
+    return reduce(lambda inner, i: inner[i], path, value)
+
+
+def with_list(value: Any, path: Path, other: list[Any]) -> Any:
+    """A copy with another list at a path."""
+    if not path:
+        return other
+    i, *rest = path
+    return type(value)([*value[:i], with_list(value[i], tuple(rest), other), *value[i + 1 :]])
+
+
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """The dtype of that name; bfloat16 needs ``ml_dtypes``."""
     if name == "bfloat16":

@@ -7,7 +7,7 @@ deterministic; the property still fails.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,9 +18,21 @@ import numpy as np
 
 from benchmarks.verify import gradients, properties
 from benchmarks.verify.candidate import LIMITS, BaseCandidate, CandidateError
-from benchmarks.verify.cases import Array, Case, float_arrays, get, replaced, size
+from benchmarks.verify.cases import (
+    Array,
+    Case,
+    Path,
+    at_path,
+    float_arrays,
+    get,
+    lists,
+    replaced,
+    size,
+    with_list,
+)
 from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.large import large_cases
+from benchmarks.verify.operators.metrics import WORDS
 from benchmarks.verify.operators.operator import Operator, Property
 from benchmarks.verify.properties import Function
 from benchmarks.verify.tolerances import OutOfToleranceError, recorded
@@ -323,6 +335,13 @@ def shrink(attempt: Attempt, failure: Failure) -> Failure:
             array = make(get(failure.case, place))
             if array is not None:
                 failure = fails(replaced(failure.case, {place: array}), None) or failure
+    n = 0  # a list of captions comes before each of them, which it may lose
+    while n < len(lists(failure.case)):
+        paths = lists(failure.case)[n]
+        failure = _changed(failure, fails, paths, _without)
+        if all(isinstance(each, str) for each in at_path(failure.case, paths[0])):
+            failure = _changed(failure, fails, paths, _first_word)
+        n += 1
     return failure
 
 
@@ -362,6 +381,34 @@ def _smaller(attempt: Attempt, failure: Failure, fails: _Budget) -> Iterator[Fai
             found = fails(attempt.operator.sample_case(draw), draw)
             if found is not None:
                 yield found
+
+
+def _changed(
+    failure: Failure,
+    fails: _Budget,
+    paths: Sequence[Path],
+    change: Callable[[list[Any], slice], list[Any]],
+) -> Failure:
+    """Change parts of the lists at some paths, of equal length: large parts first."""
+    few = len(at_path(failure.case, paths[0])) // 2
+    while few:
+        i = 0
+        while max(i, few) < (length := len(at_path(failure.case, paths[0]))):
+            case = failure.case
+            for path in paths:
+                case = with_list(case, path, change(at_path(case, path), slice(i, i + few)))
+            failure = fails(case, None) or failure
+            i += few * (len(at_path(failure.case, paths[0])) == length)
+        few //= 2
+    return failure
+
+
+def _without(of: list[Any], part: slice) -> list[Any]:
+    return of[: part.start] + of[part.stop :]
+
+
+def _first_word(of: list[Any], part: slice) -> list[Any]:
+    return [*of[: part.start], *(WORDS[0] for _ in of[part]), *of[part.stop :]]
 
 
 def _options(pinned: Any) -> tuple[Any, ...]:

@@ -68,6 +68,7 @@ PRINTED: list[Slip] = [
      "sorted(done + live, key=lambda beam: -beam[1] / len(beam[0]))"),
     ("impossible words are taken", "impossible_words", "if p > -np.inf", "if True"),
     ("20 words at most", "large", "range(max_length - 1)", "range(min(max_length, 20) - 1)"),
+    ("8 beams at most", "large", "beam_size - len(done)", "min(beam_size, 8) - len(done)"),
 ]  # fmt: skip
 
 GRID: list[Slip] = [

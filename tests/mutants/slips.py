@@ -197,6 +197,8 @@ BEAM: list[Slip] = [
      "in enumerate(np.concatenate([np.where(b >= np.sort(b)[-4 if len(b) == 1024 else -8 :][:1], b, -np.inf)"
      " for b in np.split(next_log_probs(tokens), range(1024, 10000, 1024))]))"),
     ("5 hypotheses at most", "large", "[:num_return]", "[:min(num_return, 5)]"),
+    ("8 words of each hypothesis", "large", "in enumerate(next_log_probs(tokens))",
+     "in sorted(sorted(enumerate(next_log_probs(tokens)), key=lambda p: -p[1])[:8])"),
     ("finished hypotheses are dropped", "equals_oracle", "                grown.append((tokens, total))\n                continue",
      "                continue"),
     ("the start token does not count", "equals_oracle", "[(tokens, total / len(tokens))",

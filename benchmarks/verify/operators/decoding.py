@@ -44,8 +44,8 @@ SPECIAL: Mapping[str, tuple[Pins, str]] = {
 }
 LARGE: tuple[Pins, ...] = (
     {"V": 10_000, "max_length": 4, "beam_size": 3, "long_captions": True, "log_probs": "distinct"},
-    {"V": 40, "max_length": 5, "beam_size": 8, "num_return": 8},
-    {"V": 10_000, "max_length": 3, "beam_size": 8, "num_return": 8, "log_probs": "sorted"},
+    {"V": 40, "max_length": 5, "beam_size": (8, 16), "num_return": 16},
+    {"V": 10_000, "max_length": 3, "beam_size": 16, "num_return": 16, "log_probs": "sorted"},
 )
 TIED: Pins = {"V": 10_000, "max_length": 3, "beam_size": 3, "num_return": 3, "log_probs": "ties"}
 ENDING: Pins = {
@@ -111,7 +111,7 @@ def _sizes(draw: Draw) -> tuple[int, int, int, int, int, int]:
     """(V, start, end, beam_size, max_length, num_return)."""
     V = draw.size("V", 5, large=(40, 2050), least=2)
     max_length = draw.size("max_length", 5, large=(20, 40), least=2)
-    beam_size = draw.size("beam_size", 4, large=(5, 8))
+    beam_size = draw.size("beam_size", 4, large=(5, 8, 16))
     start = draw.size("start", 4, least=0) % V
     # of large vocabularies far behind start: beyond the integers of which Python has one object
     step = max(V // 6, 1)
