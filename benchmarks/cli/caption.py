@@ -17,6 +17,7 @@ from benchmarks.files import write_atomically
 from benchmarks.scoring import captioners
 from benchmarks.scoring.caption import caption
 from benchmarks.scoring.caption_pictures import as_text, caption_pictures, load, load_released
+from torch_impl.decoding.rounded_weights import LINEAR
 from torch_impl.models.vision import BACKBONES
 
 
@@ -43,9 +44,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument(
         "--weights",
-        choices=("float32", "float16"),
+        choices=("float32", *LINEAR),
         default="float32",
-        help="dtype of the decoder on a CPU: 16 bits are quicker for few images (default: float32)",
+        help="dtype of the decoder on a CPU: fewer bits are quicker for few images (default: "
+        "float32)",
     )
     with_pictures = parser.add_argument_group("with pictures")
     with_pictures.add_argument(
@@ -109,8 +111,8 @@ def run(arguments: argparse.Namespace) -> int:
     for name, other in (("head", "overlay"), ("groups", "words")):
         if getattr(arguments, name) is not None and not getattr(arguments, other):
             raise InputError(f"--{name} goes with --{other}")
-    if arguments.weights == "float16" and arguments.device != "cpu":
-        raise InputError("--weights float16 goes with --device cpu")
+    if arguments.weights != "float32" and arguments.device != "cpu":
+        raise InputError(f"--weights {arguments.weights} goes with --device cpu")
     check_device(arguments.device)
     return (_caption_pictures if arguments.pictures else _caption_split)(arguments)
 
@@ -121,8 +123,7 @@ def _caption_pictures(arguments: argparse.Namespace) -> int:
         seeing = load_released(places, arguments.words, arguments.groups, backbone)
     else:
         seeing = load(places, backbone)
-    if arguments.weights == "float16":
-        seeing = replace(seeing, captioner=captioners.halved(seeing.captioner))
+    seeing = replace(seeing, captioner=captioners.rounded(seeing.captioner, arguments.weights))
     _middle_word(seeing.vocabulary, arguments.middle_word)
     results = []
     for result in caption_pictures(
@@ -163,8 +164,7 @@ def _caption_split(arguments: argparse.Namespace) -> int:
     if not (arguments.out or arguments.json):
         raise InputError("a data set needs --out FILE for its captions, or --json")
     model, vocabulary = captioners.load(arguments.checkpoint)
-    if arguments.weights == "float16":
-        model = captioners.halved(model)
+    model = captioners.rounded(model, arguments.weights)
     data = data_options.load(arguments)
     split = data.split(arguments.split or "test")
     captions = caption(

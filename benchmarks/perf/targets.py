@@ -9,7 +9,6 @@ from benchmarks import kinds, records
 from benchmarks.kinds import Measured
 from benchmarks.perf.cases.case import Case, Sizes
 from benchmarks.perf.cases.ceilings import COPY, PRODUCT
-from benchmarks.perf.cases.decoding import HALF_WEIGHTS
 from benchmarks.perf.cases.models import RECIPE
 from benchmarks.perf.cases.suites import (
     GPU_PRECISIONS,
@@ -94,8 +93,8 @@ _ON_CPU = [
         for images, batch, bound in (("8 images", 8, 10), ("1 image", 1, 4))
     ),
     Target(
-        "beam search alone, 1 image, beside its weights' bytes",
-        *("beam-encoded", HALF_WEIGHTS, ROOFLINE, 2 / 3, Sizes(batch=1)),
+        "beam search alone, 1 image, weights of 8 bits, beside the bytes of 32",
+        *("beam-encoded", "incremental+int8", ROOFLINE, 2 / 3, Sizes(batch=1)),
         date="2026-11-23",
     ),
     *(

@@ -20,8 +20,8 @@ from benchmarks.files import sha256_of_arrays
 from benchmarks.run_folder import RunFolder, load_captioner
 from benchmarks.scoring.onnx_captioner import ENCODER, OnnxCaptioner
 from torch_impl.decoding.ensemble import Ensemble
-from torch_impl.decoding.half_weights import to_float16_weights
 from torch_impl.decoding.middle_out import Halves, middle_out_beam_search
+from torch_impl.decoding.rounded_weights import round_weights
 from torch_impl.decoding.search import beam_search
 from torch_impl.models import BaseCaptioner, MiddleOutCaptioner
 
@@ -201,18 +201,20 @@ def weights_sha256(model: BaseCaptioner | Ensemble) -> str:
     return sha256_of_arrays({name: tensor.detach().cpu().numpy() for name, tensor in tensors})
 
 
-def halved(model: AnyDecoder) -> AnyDecoder:
-    """Round the weights of the model's decoder to 16 bits, in place.
+def rounded(model: AnyDecoder, dtype: str) -> AnyDecoder:
+    """Round the weights of the model's decoder in place; to float32, leave it as it is.
 
     Raises:
-        InputError: as `half_weights.to_float16_weights`, or an exported model.
+        InputError: as `rounded_weights.round_weights`, or an exported model.
     """
+    if dtype == "float32":
+        return model
     if isinstance(model, OnnxCaptioner):
-        raise InputError("--weights float16: an exported model has the weights of its file")
+        raise InputError(f"--weights {dtype}: an exported model has the weights of its file")
     try:
-        to_float16_weights(model)
+        round_weights(model, dtype)
     except ValueError as error:
-        raise InputError(f"--weights float16: {error}") from error
+        raise InputError(f"--weights {dtype}: {error}") from error
     return model
 
 

@@ -13,7 +13,7 @@ slots of each beam's t tokens: reordering beams only reorders their ancestries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, cast
 
 import torch
@@ -26,6 +26,7 @@ from torch_impl.common.precision import at_least_float32, log_probabilities
 from torch_impl.common.protocols import IncrementalModel
 from torch_impl.expansion import DynamicExpansion, normalise
 from torch_impl.layers.attention import Attention, multi_head
+from torch_impl.layers.rounded import RoundedLinear
 from torch_impl.layers.transformer import Decoder, DecoderLayer
 
 
@@ -133,6 +134,14 @@ def _linear(x: Tensor, linear: nn.Linear) -> Tensor:
     return torch.cat([out, F.linear(x, linear.weight[whole:], linear.bias[whole:])], -1)
 
 
+def _joined(*linears: nn.Linear) -> Callable[[Tensor], Tensor]:
+    """The outputs, side by side, of layers with the same input: of rounded ones, one product."""
+    first, *others = linears
+    if isinstance(first, RoundedLinear):
+        return first.joined(*cast(Sequence[RoundedLinear], others))
+    return lambda x: torch.cat([_linear(x, linear) for linear in linears], -1)
+
+
 class Buffer(Protocol):
     """A tensor of `init_cache`, filled step by step."""
 
@@ -201,7 +210,8 @@ class CachedLayer:
         """The newest token of every beam, (B, K, d) to (B, K, d)."""
         layer = self.layer
         x = x + self.cache.mix(layer.norm_1(x), ancestry)
-        x = x + _attend(layer.cross_attention, layer.norm_2(x), self.keys, self.values, self.mask)
+        Q = _linear(layer.norm_2(x), layer.cross_attention.query)
+        x = x + _attend(layer.cross_attention, Q, self.keys, self.values, self.mask)
         if layer.has_feed_forward:
             feed_forward = layer.feed_forward
             hidden = _linear(layer.norm_3(x), feed_forward.linear_1).relu()  # (B, K, d_ff)
@@ -210,9 +220,8 @@ class CachedLayer:
 
 
 def _attend(
-    attention: Attention, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
+    attention: Attention, Q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
 ) -> Tensor:
-    Q = _linear(x, attention.query)
     return attention.output(multi_head(Q, keys, values, attention.num_heads, mask), Q)
 
 
@@ -221,14 +230,16 @@ class _AttentionCache:
 
     def __init__(self, attention: Attention, keys: Buffer, values: Buffer) -> None:
         self.attention, self.keys, self.values = attention, keys, values
+        self._project = _joined(attention.query, attention.key, attention.value)
 
     def mix(self, x: Tensor, ancestry: Tensor) -> Tensor:
         """Self-attention of the tokens x (B, K, d), the last of ``ancestry`` (B, K, t)."""
         attention, (B, K, t) = self.attention, ancestry.shape
-        keys = self.keys.append(_linear(x, attention.key), t * K)  # (B, t K, d)
-        values = self.values.append(_linear(x, attention.value), t * K)
+        Q, key, value = self._project(x).chunk(3, -1)  # (B, K, d)
+        keys = self.keys.append(key, t * K)  # (B, t K, d)
+        values = self.values.append(value, t * K)
         mask = ancestry.new_zeros(B, K, t * K, dtype=torch.bool).scatter_(-1, ancestry, True)
-        return _attend(attention, x, keys, values, mask)
+        return _attend(attention, Q, keys, values, mask)
 
 
 class _ExpansionCache:
@@ -244,6 +255,10 @@ class _ExpansionCache:
         self.expansion, self.KC, self.V, self.P, self.R = expansion, KC, V, P, R
         self.precise = at_least_float32(expansion.key.weight.dtype)
         self.scale = expansion.d_model**-0.5
+        self._project = _joined(
+            *(expansion.key, expansion.condition),
+            *(expansion.value_1, expansion.value_2, expansion.selector),
+        )
         self.query_vectors = expansion.query_vectors.to(self.precise).mT * self.scale  # (d, N_E)
 
     def mix(self, x: Tensor, ancestry: Tensor) -> Tensor:
@@ -251,17 +266,16 @@ class _ExpansionCache:
         e = self.expansion
         (B, K, t), N_E = ancestry.shape, e.num_expansions
         slots = t * K
-        key, condition = _linear(x, e.key), _linear(x, e.condition)  # (B, K, d)
-        values = torch.stack([_linear(x, e.value_1), _linear(x, e.value_2)], 1)
-        KC = self.KC.append(torch.stack([key, condition], 1), slots)  # (B, 2, slots, d)
-        V = self.V.append(values, slots)  # (B, 2, slots, d)
+        projected = self._project(x).view(B, K, 5, x.shape[-1]).transpose(1, 2)  # (B, 5, K, d)
+        KC = self.KC.append(projected[:, :2], slots)  # (B, 2, slots, d)
+        V = self.V.append(projected[:, 2:4], slots)  # (B, 2, slots, d)
         index = ancestry[:, None].expand(B, 2, K, t)
         with torch.autocast(x.device.type, enabled=False):
-            p = key.to(self.precise) @ self.query_vectors  # (B, K, N_E)
+            p = projected[:, 0].to(self.precise) @ self.query_vectors  # (B, K, N_E)
             P = self.P.append(p, slots)  # (B, slots, N_E)
             P = P.gather(1, ancestry.view(B, slots, 1).expand(B, slots, N_E)).view(B, K, t, N_E)
             # M of the new rows over their ancestry; of the ancestry's rows over the new token
-            new = torch.stack([condition, key], 1).to(self.precise) * self.scale  # (B, 2, K, d)
+            new = projected[:, :2].flip(1).to(self.precise) * self.scale  # (B, 2, K, d)
             A = (new @ KC.to(self.precise).mT).gather(3, index)[..., None]  # (B, 2, K, t, 1)
             M = torch.stack([A[:, 0] + P, A[:, 1] + p[:, :, None]])  # (2, B, K, t, N_E)
             M_fw, M_bw = torch.stack([M, -M], 2).relu_()  # (B, 2, K, t, N_E), by stream
@@ -274,5 +288,5 @@ class _ExpansionCache:
         biases = by_slot.sum(-1).flatten(1, 2).to(V.dtype) @ KC[:, 1]  # (B, 2 K, d)
         biases = biases.view(B, 2, K, x.shape[-1]) + R_bw.sum(3).to(V.dtype) @ e.bias_vectors
         streams = W.to(V.dtype) @ V + biases  # (B, 2, K, d)
-        gate = _linear(x, e.selector).sigmoid()
+        gate = projected[:, 4].sigmoid()
         return gate * streams[:, 0] + (1 - gate) * streams[:, 1]

@@ -17,22 +17,23 @@ from benchmarks.perf.cases.models import MODEL, captioner, captions, features
 from torch_impl.common.protocols import DecoderCache
 from torch_impl.decoding import search as decoding
 from torch_impl.decoding.graphs import GraphedBeamSearch
-from torch_impl.decoding.half_weights import to_float16_weights
+from torch_impl.decoding.rounded_weights import LINEAR, round_weights
 from torch_impl.layers.kv_cache import TransformerCache
 from torch_impl.layers.transformer import Mixer
 from torch_impl.models import Captioner
 
-HALF_WEIGHTS = "incremental+float16"
+ROUNDED = {f"incremental+{dtype}": dtype for dtype in LINEAR}
+"""Implementations with a KV cache and rounded decoder weights, and the weights' dtype."""
 IMPLEMENTATIONS = (
     "prefix",
     "incremental",
     "prefix-auto",
     "incremental" + COMPILED,
     "incremental" + GRAPHED,
-    HALF_WEIGHTS,
+    *ROUNDED,
 )
 """Whole prefixes by literal expansions; a KV cache; whole prefixes by "auto" expansions; a KV cache
-with the encoder and the step compiled, all of it as CUDA graphs, or with float16 decoder
+with the encoder and the step compiled, all of it as CUDA graphs, or with rounded decoder
 weights."""
 
 
@@ -91,10 +92,10 @@ def _decoding(
     readers: dict[str, Callable[[Captioner], Any]] = {
         "incremental": lambda model: model,
         "incremental" + COMPILED: _Compiled,
-        HALF_WEIGHTS: lambda model: model,
+        **dict.fromkeys(ROUNDED, lambda model: model),
     }
-    if implementation == HALF_WEIGHTS:
-        to_float16_weights(model)
+    if implementation in ROUNDED:
+        round_weights(model, ROUNDED[implementation])
     reader = readers.get(implementation, _Whole)(model)
     search: Callable[..., Any] = partial(decoding.greedy, reader, max_length=sizes.tokens)
     found: dict[str, Any] = {"beam_size": sizes.beam if beam else 1, "max_length": sizes.tokens}
@@ -130,8 +131,8 @@ def _error(case: Case, weights: str, device: torch.device) -> dict[str, float]:
     images, words = features(case, device), captions(case, device)
     model, exact = (captioner(case, "auto", device, training=False) for _ in range(2))
     exact.double()
-    if weights == "float16":
-        to_float16_weights(model)
+    if weights in LINEAR:
+        round_weights(model, weights)
     right = exact.decode(words, exact.encode(images.double()))
     return {"error": (model.decode(words, model.encode(images)) - right).abs().max().item()}
 
@@ -163,7 +164,7 @@ SUBJECTS = [
         "decoder-weights",
         "the largest error of log p, against float64, by the decoder's weights",
         ("batch", "length", "tokens", *MODEL),
-        ("float32", "float16"),
+        ("float32", *LINEAR),
         count=_error,
         precisions=("float32",),
     ),

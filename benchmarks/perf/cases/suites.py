@@ -126,7 +126,7 @@ def cpu(seed: int = SEED) -> list[Case]:
         case("sc-step", SUBJECTS["sc-step"].implementations, **REWARDED),
         case("beam", READERS, batch=1),
         case("beam", READERS, batch=8),
-        case("beam-encoded", (*READERS, decoding.HALF_WEIGHTS), batch=1),
+        case("beam-encoded", (*READERS, *decoding.ROUNDED), batch=1),
         case("beam-encoded", READERS, batch=8),
         case("decoder-weights", SUBJECTS["decoder-weights"].implementations, batch=1),
         case("static-layer forward", FORMS),
