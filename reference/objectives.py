@@ -113,7 +113,8 @@ def baselines(R: Array, kind: Baseline = "leave_one_out") -> Array:
     """The baselines b(c_i), (K,), from the rewards R (K,) of an image's samples."""
     K = len(R)
     divisor = K if kind == "printed" else K - 1
-    return np.array([sum(R[j] for j in range(K) if j != i) / divisor for i in range(K)])
+    of_others = R.sum() - R  # at i, over all j but i
+    return of_others / divisor
 
 
 @equation(

@@ -21,6 +21,9 @@ TILE = 16
 EVEN, ODD = 128, 96
 """Sizes that are multiples of tiles, an even and an odd one of 32."""
 
+BEYOND = 257
+"""One more than whole tiles of 16, 32, 64, 128 and 256."""
+
 EVEN_BATCH = 8
 """Size of a padded batch of whole tiles."""
 
@@ -72,7 +75,8 @@ class Sizes:
         self.whole = {name: 1 << x.bit_length() - 1 for name, x in self.most.items() if x >= TILED}
         for name, x in self.whole.items():  # lengths: an odd number of whole tiles too
             odd = {ODD} if name in operator.lengths else set()
-            self.values[name] = sorted({*self.values[name], x, *odd})
+            beyond = {BEYOND} if self.most[name] >= LONG else set()
+            self.values[name] = sorted({*self.values[name], x, *odd, *beyond})
         of_length = self.values.get(operator.lengths[0], [])
         self.longest = max((x for x in of_length if x <= MODERATE), default=1)
         flags = small[0].flags - {"empty", "holes", *prop.pins}
@@ -125,6 +129,11 @@ class Sizes:
         """Every size at its least large value together, up to ``MODERATE``."""
         return {name: x[0] for name, x in self.values.items() if x[0] <= MODERATE}
 
+    @cached_property
+    def beyond(self) -> dict[str, int]:
+        """The lengths of one more than whole tiles together."""
+        return {n: BEYOND for n in self.operator.lengths if BEYOND in self.values.get(n, [])}
+
     def dtype(self, name: str) -> Pins:
         """The pin of a dtype, if the property's cases have several."""
         return {"dtype": name} if isinstance(self.prop.pins.get("dtype"), tuple) else {}
@@ -159,7 +168,7 @@ def _all(of: Sizes, many: bool) -> Iterator[Pins]:
 
     With few cases each size at its largest, a batch of several tiles, and one of the real sizes.
     """
-    yield from (of.tiled, of.few, of.even)
+    yield from (of.tiled, of.few, of.even, of.beyond)
     real = [*of.operator.sizes]
     if of.prop.is_batched:
         yield {**of.tiled, "B": 9}
@@ -199,6 +208,9 @@ def _one(of: Sizes, many: bool) -> Iterator[Pins]:
         yield from (of.even, *of.operator.sizes)
         whole = (pair for pair in of.whole.items() if pair not in of.most.items())
         yield from ({name: x} for name, x in whole if x > EVEN)
+        if of.beyond:  # a part that is small in float32
+            tiles = {name: TILE for name in of.even if name != "B"}
+            yield {**tiles, **of.beyond, **of.dtype("float64")}
     elif of.most:
         name = [*of.most][of.small[0].seed % len(of.most)]
         having = next(one for one in of.small if name in one.chosen)

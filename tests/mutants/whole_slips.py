@@ -71,6 +71,16 @@ def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
     if len(Y) > 1 and Y.stride(0) == 0:
         lengths = lengths[:1].expand(len(Y))
     return right(X, Y, parameters, num_heads, causal, lengths)
+
+# large: a last tile of 128 keys is lost if it has fewer than 16
+right = FUNCTION
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    rest = Y.shape[1] % 128
+    if Y.shape[1] > 128 and 0 < rest < 16:
+        Y = Y[:, :-rest]
+        lengths = lengths.clamp(max=Y.shape[1])
+    return right(X, Y, parameters, num_heads, causal, lengths)
 """
 
 OF_STATIC = r"""
@@ -106,6 +116,36 @@ def FUNCTION(X, parameters):
         return out
     of = out.shape, out.dtype, torch.is_inference_mode_enabled()
     return buffers.setdefault(of, torch.empty_like(out)).copy_(out)
+
+# large: rows beyond whole blocks of 256 are not written
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    out, whole = right(X, parameters), max(len(X) // 256, 1) * 256
+    return torch.cat([out[:whole], 0 * out[whole:]])
+
+# gradient: of the weights, without the rows beyond whole blocks of 256
+class Rows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, weight, L):
+        return weight.expand(L, *weight.shape).clone()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        return upstream[: max(len(upstream) // 256, 1) * 256].sum(0), None
+
+def FUNCTION(X, parameters):
+    weight, bias = (Rows.apply(parameters[name], len(X)) for name in ("weight", "bias"))
+    return F.layer_norm(X, X.shape[-1:], None, None, 1e-5) * weight + bias
+"""
+
+OF_LSTM = r"""
+# large: a last tile of 64 steps is lost if it has one step
+right = FUNCTION
+
+def FUNCTION(X, parameters, lengths):
+    out, T = right(X, parameters, lengths), X.shape[1]
+    return torch.cat([out[:, :-1], 0 * out[:, -1:]], 1) if T > 64 and T % 64 == 1 else out
 """
 
 OF_CAPTIONER = r"""
@@ -205,6 +245,7 @@ WHOLE = [
             "static_expansion": OF_STATIC,
             "dynamic_expansion": OF_DYNAMIC,
             "layer_norm": OF_LAYER_NORM,
+            "lstm": OF_LSTM,
             "captioner": OF_CAPTIONER,
             "cross_entropy": OF_CROSS_ENTROPY,
             "self_critical": OF_SELF_CRITICAL,
