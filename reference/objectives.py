@@ -113,8 +113,8 @@ def baselines(R: Array, kind: Baseline = "leave_one_out") -> Array:
     """The baselines b(c_i), (K,), from the rewards R (K,) of an image's samples."""
     K = len(R)
     divisor = K if kind == "printed" else K - 1
-    of_others = R.sum() - R  # at i, over all j but i
-    return of_others / divisor
+    b: Array = (R.sum() - R) / divisor
+    return b
 
 
 @equation(
