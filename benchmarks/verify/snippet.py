@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial  # noqa: F401
+from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -191,7 +192,25 @@ def literal(value: Any, indent: int = 0) -> str:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = [literal(getattr(value, f.name), indent) for f in dataclasses.fields(value)]
         return f"{type(value).__name__}({', '.join(fields)})"
+    if isinstance(value, list):
+        words = all(isinstance(item, str) for item in value)
+        return _list(value) if words else f"[{', '.join(map(literal, value))}]"
     return _finite(repr(value)) if isinstance(value, float) else repr(value)
+
+
+def _list(values: Any) -> str:
+    """A list, or nested ones, with five or more equal entries in a row as a product."""
+    if not isinstance(values, list):
+        return repr(values)
+    parts, few = list[str](), list[str]()
+    for item, run in groupby(map(_list, values)):
+        n = len([*run])
+        if n < 5:
+            few += [item] * n
+        else:
+            parts += [*([f"[{', '.join(few)}]"] if few else []), f"[{item}] * {n}"]
+            few = []
+    return " + ".join([*parts, *([f"[{', '.join(few)}]"] if few or not parts else [])])
 
 
 def _array(array: np.ndarray[Any, Any]) -> str:
@@ -205,7 +224,7 @@ def _array(array: np.ndarray[Any, Any]) -> str:
     for number, name in ((0, "zeros"), (1, "ones")):
         if floats and array.size > 1 and (array == number).all():
             return f"np.{name}({array.shape}{dtype})"
-    return f"np.array({_finite(repr(array.tolist()))}{dtype})"
+    return f"np.array({_finite(_list(array.tolist()))}{dtype})"
 
 
 def _finite(text: str) -> str:
