@@ -417,15 +417,16 @@ def _options(pinned: Any) -> tuple[Any, ...]:
 
 def _simpler(array: Array) -> Iterator[Callable[[Array], Array | None]]:
     """Functions that simplify a whole array, then each entry; they return None if it is simple."""
-    for value in (0.0, 1.0):
+    values = 0.0, -1.0 if (array <= 0).all() else 1.0  # log-probabilities stay below 0
+    for value in values:
         yield partial(np.full_like, fill_value=value)
     if array.size > ATTEMPTS:
         return
     for index in np.ndindex(array.shape):
-        for value in (0.0, 1.0):
+        for value in values:
 
             def entry(a: Array, index: Any = index, value: float = value) -> Array | None:
-                if a[index] in (0.0, 1.0):
+                if a[index] in values:
                     return None
                 changed = a.copy()
                 changed[index] = value

@@ -227,6 +227,19 @@ def FUNCTION(next_log_probs, *arguments):
     return right(some, *arguments)
 """
 
+OF_SAMPLING = r"""
+# large: what blocks of 4096 words add up to is the last one's sum
+def quantile(log_p, u):
+    p, before = np.exp(log_p - log_p.max()), 0.0
+    for first in range(0, len(p), 4096):
+        block = p[first : first + 4096]
+        found = np.flatnonzero(before + np.cumsum(block) > u * p.sum())
+        if len(found):
+            return first + int(found[0])
+        before = block.sum()
+    return int(np.flatnonzero(p)[-1])
+"""
+
 OF_BLEU = r"""
 # equals_oracle: hyphens and apostrophes left out
 right = FUNCTION
@@ -237,6 +250,7 @@ def FUNCTION(candidates, references):
     return right([*map(bare, candidates)], [[*map(bare, of)] for of in references])
 """
 
+OF_WORDS = "greedy", "beam_search", "sample", "scheduled_sampling", "bleu"
 WHOLE = [
     *(
         mutant
@@ -254,11 +268,11 @@ WHOLE = [
             "mse": OF_MSE,
             "greedy": OF_SEARCH.replace("TILE", "256"),
             "beam_search": OF_SEARCH.replace("TILE", "1024"),
+            "sample": OF_SAMPLING,
+            "scheduled_sampling": OF_SAMPLING,
             "bleu": OF_BLEU,
         }.items()
-        for mutant in mutants_of(
-            text, operator, is_torch=operator not in ("greedy", "beam_search", "bleu")
-        )
+        for mutant in mutants_of(text, operator, is_torch=operator not in OF_WORDS)
     ),
     *(
         Mutant(operator, slip, by, "F.scaled_dot_product_attention(q, k, v, see)", new, "attend")

@@ -63,6 +63,7 @@ WHOLE_TILES: Pins = {
     "long_captions": True,
     "log_probs": "distinct",
 }
+WIDE: Pins = {**LONG_CAPTION, "V": 10_000, "max_length": 20}
 LONG = (
     *LARGE,
     TIED,
@@ -115,7 +116,7 @@ def _sizes(draw: Draw) -> tuple[int, int, int, int, int, int]:
     start = draw.size("start", 4, least=0) % V
     # of large vocabularies far behind start: beyond the integers of which Python has one object
     step = max(V // 6, 1)
-    end = (start + step * (1 + draw.size("end", 4, least=0) % (V - 1))) % V
+    end = (start + step * (1 + draw.size("apart", 4, least=0) % (V - 1))) % V
     return V, start, end, beam_size, max_length, min(draw.size("num_return", 8), beam_size)
 
 
@@ -276,7 +277,7 @@ OPERATORS = (
             "zero": ({"zero": True, "log_probs": "impossible"}, "u = 0"),
             **BETWEEN,
         },
-        sizes=LONG,
+        sizes=(*LONG, WIDE),
     ),
     _search(
         "scheduled_sampling",
@@ -294,7 +295,7 @@ OPERATORS = (
             "never": ({"epsilon": 0.0}, "no word is sampled"),
             **BETWEEN,
         },
-        sizes=LARGE[:1],
+        sizes=(*LARGE[:1], {**WIDE, "epsilon": 1.0}),
     ),
     _search(
         "beam_search",
