@@ -168,7 +168,7 @@ def _all(of: Sizes, many: bool) -> Iterator[Pins]:
 
     With few cases each size at its largest, a batch of several tiles, and one of the real sizes.
     """
-    yield from (of.tiled, of.few, of.even, of.beyond)
+    yield from (of.tiled, of.few, of.even, *([of.beyond] if many else []))
     real = [*of.operator.sizes]
     if of.prop.is_batched:
         yield {**of.tiled, "B": 9}
