@@ -46,7 +46,7 @@ def _packed(formula: Callable[..., int]) -> Callable[..., int]:
     return lambda rows, weights, *_, **__: formula(rows, *weights[:2])
 
 
-def _half_linear(rows: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:
+def _product(rows: Shape, *_: Any, out_shape: Shape, **__: Any) -> int:
     return 2 * math.prod(rows) * out_shape[-1]
 
 
@@ -63,12 +63,13 @@ FORMULAS = {
     _aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
     _aten.mkldnn_rnn_layer: _lstm,
     _aten.mkldnn_rnn_layer_backward: _lstm_backward,
-    torch.ops.quantized.linear_dynamic_fp16: _half_linear,
+    torch.ops.quantized.linear_dynamic_fp16: _product,
+    _aten._int_mm: _product,
     _aten._cudnn_rnn: _packed(_lstm),
     _aten._cudnn_rnn_backward: _packed(_lstm_backward),
 }
 """FLOP formulas that PyTorch's counter lacks: products with a vector, CPU attention, library LSTMs,
-float16 weights."""
+rounded weights."""
 
 
 def count(work: Work, device: torch.device) -> dict[str, int]:
