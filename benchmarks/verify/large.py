@@ -209,8 +209,8 @@ def _one(of: Sizes, many: bool) -> Iterator[Pins]:
         whole = (pair for pair in of.whole.items() if pair not in of.most.items())
         yield from ({name: x} for name, x in whole if x > EVEN)
         if of.beyond:  # a part that is small in float32
-            tiles = {name: TILE for name in of.even if name != "B"}
-            yield {**tiles, **of.beyond, **of.dtype("float64")}
+            wide = {name: TILE for name in of.even if name.startswith("d")}
+            yield {**wide, **of.beyond, **of.dtype("float64")}
     elif of.most:
         name = [*of.most][of.small[0].seed % len(of.most)]
         having = next(one for one in of.small if name in one.chosen)
