@@ -417,7 +417,8 @@ def _options(pinned: Any) -> tuple[Any, ...]:
 
 def _simpler(array: Array) -> Iterator[Callable[[Array], Array | None]]:
     """Functions that simplify a whole array, then each entry; they return None if it is simple."""
-    values = 0.0, -1.0 if (array <= 0).all() else 1.0  # log-probabilities stay below 0
+    # log-probabilities stay below 0, rates above
+    values = 0.0, -1.0 if (array <= 0).all() and (array < 0).any() else 1.0
     for value in values:
         yield partial(np.full_like, fill_value=value)
     if array.size > ATTEMPTS:

@@ -57,6 +57,7 @@ SCHEDULED: list[Slip] = [
     ),
     ("the coin turned", "equals_oracle", "< epsilon", ">= epsilon"),
     ("samples after the true words", "always", "tuple(read)", "tuple(y[:t])"),
+    ("coins of 32 words, over and over", "large", "coins[t - 1]", "coins[(t - 1) % 32]"),
     ("the uniform of the word after", "equals_oracle", "uniforms[t - 1]", "uniforms[t - 2]"),
 ]
 
@@ -69,6 +70,8 @@ PRINTED: list[Slip] = [
     ("impossible words are taken", "impossible_words", "if p > -np.inf", "if True"),
     ("20 words at most", "large", "range(max_length - 1)", "range(min(max_length, 20) - 1)"),
     ("8 beams at most", "large", "beam_size - len(done)", "min(beam_size, 8) - len(done)"),
+    ("what ends after 33 tokens is dropped", "large", "if beam[0][-1] == end]",
+     "if beam[0][-1] == end and len(beam[0]) <= 33]"),
 ]  # fmt: skip
 
 GRID: list[Slip] = [
@@ -79,6 +82,8 @@ GRID: list[Slip] = [
     ("ends without the word", "equals_oracle", "and k != end", ""),
     ("words up to 128", "large", "if p > -np.inf]\n", "if p > -np.inf and k <= 128]\n"),
     ("5 hypotheses at most", "large", "[:num_return]", "[:min(num_return, 5)]"),
+    ("the word within 32 steps alone", "large", "if log_p[word] > -np.inf:",
+     "if log_p[word] > -np.inf and len(tokens) <= 32:"),
     ("a hypothesis twice", "equals_oracle", "once.items()", "(grown + taking)"),
     ("what takes the word precedes", "ties", "grown + taking:", "taking + grown:"),
 ]  # fmt: skip

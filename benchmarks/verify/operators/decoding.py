@@ -55,6 +55,7 @@ ENDING: Pins = {
     "log_probs": "early_end",
     "long_captions": False,
 }
+LATE: Pins = {"V": 40, "max_length": 40, "beam_size": (3, 5), "log_probs": "late_end"}
 LONG_CAPTION: Pins = {"max_length": 40, "long_captions": True, "log_probs": "distinct"}
 WHOLE_TILES: Pins = {
     "V": 2048,
@@ -68,6 +69,7 @@ LONG = (
     *LARGE,
     TIED,
     ENDING,
+    LATE,
     LONG_CAPTION,
     WHOLE_TILES,
 )
@@ -80,6 +82,8 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
     """Log-probabilities: with distinct sums, ties, or impossible words; ``end`` may be rare."""
     rare = 64 * draw.flag("long_captions") * (np.arange(shape[-1]) == end)
     numbers = draw.choose("log_probs", ("distinct", "impossible", "ties"))
+    if numbers == "late_end":
+        rare = 64 * (np.arange(shape[-1]) == end) * _early(shape)
     if numbers == "equal":
         return np.full(shape, -log(2))
     if numbers == "ties":
@@ -95,7 +99,7 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
     if numbers == "sorted":  # the likeliest first words are neighbours, and one follows each
         table[..., 1:, :, :] = 64 * (table - table.max(-1, keepdims=True))[..., 1:, :, :]
         return np.roll(np.sort(table), draw.random.integers(shape[-1]), axis=-1)
-    if numbers == "early_end":
+    if numbers in ("early_end", "late_end"):
         table[..., end] /= 4 if shape[-1] < 1000 else 4096
         return table
     if numbers == "unlikely":
@@ -106,6 +110,11 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
         np.put_along_axis(hidden, possible[..., None], False, axis=-1)
         table[hidden] = -np.inf
     return table
+
+
+def _early(shape: tuple[int, ...]) -> Array:
+    """1 in the first seven eighths of steps, else 0."""
+    return np.arange(shape[-3])[:, None, None] < 7 * shape[-3] // 8
 
 
 def _sizes(draw: Draw) -> tuple[int, int, int, int, int, int]:
@@ -135,6 +144,8 @@ def _grids(draw: Draw) -> Case:
     model, start, end, *rest = _beam_searches(draw)
     V = model.table.shape[-1]
     word = (end + 1 + draw.size("word", 4, least=0) % (V - 1)) % V
+    if draw.chosen["log_probs"] == "late_end":
+        model.table[..., word] -= 64 * _early(model.table.shape)[..., 0]
     return model, word, start, end, *rest
 
 
@@ -259,7 +270,7 @@ OPERATORS = (
             "ties": ({"log_probs": "ties"}, "equal words"),
             "unlikely_words": SPECIAL["unlikely_words"],
         },
-        sizes=({**LARGE[0], "max_length": 10}, LONG_CAPTION, TIED, ENDING, WHOLE_TILES),
+        sizes=({**LARGE[0], "max_length": 10}, LONG_CAPTION, LATE, TIED, ENDING, WHOLE_TILES),
     ),
     _search(
         "sample",
@@ -295,7 +306,11 @@ OPERATORS = (
             "never": ({"epsilon": 0.0}, "no word is sampled"),
             **BETWEEN,
         },
-        sizes=(*LARGE[:1], {**WIDE, "epsilon": 1.0}),
+        sizes=(
+            *LARGE[:1],
+            {**WIDE, "epsilon": 1.0},
+            {**LONG_CAPTION, "V": 40, "epsilon": 0.5},
+        ),
     ),
     _search(
         "beam_search",
@@ -324,7 +339,7 @@ OPERATORS = (
         ENDS,
         equations={"lstm_readonly": ("beam search",)},
         special=SPECIAL,
-        sizes=(LARGE[0], LARGE[-1], LONG_CAPTION, TIED, ENDING),
+        sizes=(LARGE[0], LARGE[-1], LONG_CAPTION, LATE, TIED, ENDING),
     ),
     _search(
         "grid_beam_search",
@@ -361,6 +376,7 @@ OPERATORS = (
             *LARGE,
             TIED,
             ENDING,
+            {**LATE, "max_length": 20},
             {"max_length": 20, "long_captions": True, "log_probs": "distinct"},
         ),
     ),
