@@ -331,7 +331,8 @@ def shrink(attempt: Attempt, failure: Failure) -> Failure:
     while (smaller := next(_smaller(attempt, failure, fails), None)) is not None:
         failure = smaller
     for place in float_arrays(failure.case):
-        for make in _simpler(get(failure.case, place)):
+        name = attempt.operator.arguments[place[0]]
+        for make in _simpler(get(failure.case, place), -1.0 if name == "log_probs" else 1.0):
             array = make(get(failure.case, place))
             if array is not None:
                 failure = fails(replaced(failure.case, {place: array}), None) or failure
@@ -415,10 +416,11 @@ def _options(pinned: Any) -> tuple[Any, ...]:
     return pinned if isinstance(pinned, tuple) else (pinned,)
 
 
-def _simpler(array: Array) -> Iterator[Callable[[Array], Array | None]]:
-    """Functions that simplify a whole array, then each entry; they return None if it is simple."""
-    # log-probabilities stay below 0, rates above
-    values = 0.0, -1.0 if (array <= 0).all() and (array < 0).any() else 1.0
+def _simpler(array: Array, one: float) -> Iterator[Callable[[Array], Array | None]]:
+    """Functions that simplify a whole array, then each entry, to 0 and to ``one``; they return None
+    if it is simple.
+    """
+    values = 0.0, one
     for value in values:
         yield partial(np.full_like, fill_value=value)
     if array.size > ATTEMPTS:
