@@ -129,10 +129,9 @@ class Sizes:
         """Every size at its least large value together, up to ``MODERATE``."""
         return {name: x[0] for name, x in self.values.items() if x[0] <= MODERATE}
 
-    @cached_property
-    def beyond(self) -> dict[str, int]:
-        """The lengths of one more than whole tiles together."""
-        return {n: BEYOND for n in self.operator.lengths if BEYOND in self.values.get(n, [])}
+    def lengths(self, x: int) -> dict[str, int]:
+        """The lengths that can be x together: of one alone, a causal mask may hide the end."""
+        return {name: x for name in self.operator.lengths if x in self.values.get(name, [])}
 
     def dtype(self, name: str) -> Pins:
         """The pin of a dtype, if the property's cases have several."""
@@ -168,7 +167,7 @@ def _all(of: Sizes, many: bool) -> Iterator[Pins]:
 
     With few cases each size at its largest, a batch of several tiles, and one of the real sizes.
     """
-    yield from (of.tiled, of.few, of.even, *([of.beyond] if many else []))
+    yield from (of.tiled, of.few, of.even, *map(of.lengths, (BEYOND, ODD) if many else ()))
     real = [*of.operator.sizes]
     if of.prop.is_batched:
         yield {**of.tiled, "B": 9}
@@ -208,9 +207,9 @@ def _one(of: Sizes, many: bool) -> Iterator[Pins]:
         yield from (of.even, *of.operator.sizes)
         whole = (pair for pair in of.whole.items() if pair not in of.most.items())
         yield from ({name: x} for name, x in whole if x > EVEN)
-        if of.beyond:  # a part that is small in float32
+        if beyond := of.lengths(BEYOND):  # a part that is small in float32
             wide = {name: TILE for name in of.even if name.startswith("d")}
-            yield {**wide, **of.beyond, **of.dtype("float64")}
+            yield {**wide, **beyond, **of.dtype("float64")}
     elif of.most:
         name = [*of.most][of.small[0].seed % len(of.most)]
         having = next(one for one in of.small if name in one.chosen)
