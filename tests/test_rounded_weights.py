@@ -39,10 +39,10 @@ def rounded(model, dtype):
 def test_a_product_is_as_exact_as_that_of_the_rounded_weight(generator, m, n, d, bias, dtype):
     x = torch.from_numpy(generator.standard_normal((m, d))).float()
     layer = nn.Linear(d, n, bias)
-    half, b = LINEAR[dtype](layer.weight, layer.bias), layer.bias
-    plain = half.weight
+    product, b = LINEAR[dtype](layer.weight, layer.bias), layer.bias
+    plain = product.weight
     right = F.linear(x.double(), plain.double(), None if b is None else b.double())
-    found = [half(x), half(x[None])[0], half(x.mT.contiguous().mT)]
+    found = [product(x), product(x[None])[0], product(x.mT.contiguous().mT)]
     # the worst of a sum of d products in float32, in any order
     bound = d * UNITS["float32"] * scale(x.abs().double() @ plain.abs().double().mT)
     if dtype == "int8":  # an input is off by half of a 127th of its row's largest

@@ -99,15 +99,15 @@ def mapped(case: Sequence[Any], function: Callable[[Any], Any]) -> Case:
     return replaced(case, {at: function(get(case, at)) for at in float_arrays(case)})
 
 
-Path = tuple[int, ...]
+Indices = tuple[int, ...]
 """The indices of a list in nested lists; the first is the argument's."""
 
 
-def lists(case: Case) -> list[tuple[Path, ...]]:
+def lists(case: Case) -> list[tuple[Indices, ...]]:
     """The paths of a case's lists of captions, and of words: of arguments of equal length, such
     as one caption an image, together; a list comes before those in it.
     """
-    found: dict[Any, list[Path]] = {}
+    found: dict[Any, list[Indices]] = {}
     for i, value in enumerate(case):
         for path in _lists(value, (i,)):
             found.setdefault(path if path[1:] else len(value), []).append(path)
@@ -118,18 +118,18 @@ def lists(case: Case) -> list[tuple[Path, ...]]:
     return [tuple(paths) for paths in found.values()]
 
 
-def _lists(value: Any, at: Path) -> list[Path]:
+def _lists(value: Any, at: Indices) -> list[Indices]:
     if not isinstance(value, list) or not all(isinstance(each, list | str) for each in value):
         return []
     return [at, *(path for i, each in enumerate(value) for path in _lists(each, (*at, i)))]
 
 
-def at_path(value: Any, path: Path) -> Any:
+def at_path(value: Any, path: Indices) -> Any:
     """The list at a path."""
     return reduce(lambda inner, i: inner[i], path, value)
 
 
-def with_list(value: Any, path: Path, other: list[Any]) -> Any:
+def with_list(value: Any, path: Indices, other: list[Any]) -> Any:
     """A copy with another list at a path."""
     if not path:
         return other

@@ -130,7 +130,7 @@ class Sizes:
         return {name: x[0] for name, x in self.values.items() if x[0] <= MODERATE}
 
     def lengths(self, x: int) -> dict[str, int]:
-        """The lengths that can be x together: of one alone, a causal mask may hide the end."""
+        """All lengths that reach x at x: a causal mask hides the end of a single long one."""
         return {name: x for name in self.operator.lengths if x in self.values.get(name, [])}
 
     def dtype(self, name: str) -> Pins:

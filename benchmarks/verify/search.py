@@ -21,7 +21,7 @@ from benchmarks.verify.candidate import LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.cases import (
     Array,
     Case,
-    Path,
+    Indices,
     at_path,
     float_arrays,
     get,
@@ -387,7 +387,7 @@ def _smaller(attempt: Attempt, failure: Failure, fails: _Budget) -> Iterator[Fai
 def _changed(
     failure: Failure,
     fails: _Budget,
-    paths: Sequence[Path],
+    paths: Sequence[Indices],
     change: Callable[[list[Any], slice], list[Any]],
 ) -> Failure:
     """Change parts of the lists at some paths, of equal length: large parts first."""

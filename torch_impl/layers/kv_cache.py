@@ -135,7 +135,7 @@ def _linear(x: Tensor, linear: nn.Linear) -> Tensor:
 
 
 def _joined(*linears: nn.Linear) -> Callable[[Tensor], Tensor]:
-    """The outputs, side by side, of layers with the same input: of rounded ones, one product."""
+    """Concatenate the outputs of layers with the same input; rounded ones are one product."""
     first, *others = linears
     if isinstance(first, RoundedLinear):
         return first.joined(*cast(Sequence[RoundedLinear], others))

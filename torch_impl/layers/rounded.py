@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 LEAST = 1e-30
-"""Rows of 8-bit numbers whose largest is below are zero."""
+"""The least magnitude of a row that 8 bits do not round to zero."""
 
 
 class RoundedLinear(nn.Linear):
@@ -52,7 +52,7 @@ class RoundedLinear(nn.Linear):
         raise NotImplementedError
 
     def joined(self, *others: RoundedLinear) -> RoundedLinear:
-        """One layer with the outputs of this one and of ``others``, made by the first call."""
+        """One layer with the outputs of this and of ``others``, concatenated; cached."""
         if not self._joined:
             layers = self, *others
             weight = torch.cat([layer.weight for layer in layers])
@@ -99,6 +99,6 @@ class Int8Linear(RoundedLinear):
 
 
 def _to_int8(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Integers from -127 to 127, and what 1 stands for in each row."""
+    """Integers from -127 to 127, and the scale of each row."""
     scales = torch.linalg.vector_norm(rows, inf, -1, keepdim=True).clamp_min_(LEAST).div_(127)
     return (rows / scales).round_().to(torch.int8), scales
