@@ -226,6 +226,29 @@ def f(X, parameters):
     assert scope["X"].shape == (17, 1)
 
 
+def test_a_failure_of_two_large_sizes_is_shrunk_to_both():
+    def check(candidate, oracle, case):
+        assert min(case[0].shape) <= 32
+
+    attempt = dataclasses.replace(everywhere("layer_norm"), prop=Property("", check))
+    draw = Draw(0, L=200, d=512)
+    least = shrink(attempt, Failure(attempt.operator.case(draw), "wrong", "", draw))
+    assert least.case[0].shape == (33, 33)
+
+
+def test_the_tail_of_a_vocabulary_is_shrunk_to_its_first_word(tmp_path):
+    text = """
+def f(log_probs, words):
+    is_whole = (words < 4096) | (log_probs.shape[1] <= 4096)
+    return log_probs[np.arange(len(words)), words][is_whole].sum()
+"""
+    found = verdicts(tmp_path, "sentence_log_probability", text, only=("large",))
+    scope = {}
+    with pytest.raises(OutOfToleranceError):
+        exec(compile(found["large"].code, "<pasted>", "exec"), scope)
+    assert scope["log_probs"].shape == (1, 4097)
+
+
 def test_a_failure_of_long_captions_is_shrunk_to_one_caption(tmp_path):
     text = Path(right_words.__file__).read_text()
     text += "\n\ndef f(candidates, references):\n"

@@ -12,6 +12,7 @@ lambda and other options are numbers that float32 would round, such as multiples
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from math import log2
 from typing import Any
 
@@ -83,11 +84,25 @@ class Draw:
         """The names of choices between False and True."""
         return {name for name, of in self.options.items() if tuple(of) == (False, True)}
 
+    @property
+    def beyond(self) -> list[str]:
+        """The names of sizes that are larger than those of small cases."""
+        sizes = [name for name in self.chosen if isinstance(self.options[name], range)]
+        return [name for name in sizes if self.chosen[name] > self.options[name][-1]]
+
     def simpler(self) -> Iterator[dict[str, Any]]:
-        """Candidates for shrinking: pins with one smaller size or one earlier option."""
-        for name, value in self.chosen.items():
-            options = self.options[name]
-            if isinstance(options, range):
+        """Candidates for shrinking: pins with one or two of several large sizes, the others small;
+        then with one smaller size, of the largest first, or one earlier option.
+        """
+        sizes = [name for name in self.chosen if isinstance(self.options[name], range)]
+        sizes.sort(key=lambda name: -self.chosen[name])
+        large, every = self.beyond, {**self.pins, **self.chosen}
+        for few in range(1, min(len(large), 3)):
+            for kept in map(set, combinations(large, few)):
+                yield {name: x for name, x in every.items() if name not in {*large} - kept}
+        for name in (*sizes, *(name for name in self.chosen if name not in sizes)):
+            options, value = self.options[name], self.chosen[name]
+            if name in sizes:
                 # bisection finds the smallest failing size in few steps
                 gaps = [(value - options[0]) >> k for k in range(value.bit_length())]
                 smaller: Sequence[Any] = [value - gap for gap in gaps if gap > 0]
@@ -95,7 +110,7 @@ class Draw:
                 at = options.index(value) if value in options else len(options)
                 smaller = options[:at]
             for other in dict.fromkeys(smaller):
-                yield {**self.pins, **self.chosen, name: other}
+                yield {**every, name: other}
 
     # numbers
 
@@ -116,9 +131,10 @@ class Draw:
         return (2.0 * self.random.integers(-8, 8, shape) + 1) / 16
 
     def words(self, V: int, *shape: int) -> Integers:
-        """Numbers below V, half of them among the first few, which are special in a vocabulary."""
+        """Numbers below V: two of five are among the first few, special words, one is V - 1."""
         few, every = (self.random.integers(0, most, shape) for most in (min(V, FEW_WORDS), V))
-        return np.where(self.random.integers(0, 2, shape) == 0, few, every)
+        kind = self.random.integers(0, 5, shape)
+        return np.where(kind == 0, V - 1, np.where(kind < 3, few, every))
 
     def factor(self, regime: str) -> float:
         """The factor of what is in the thousands in a regime; 1 in others."""

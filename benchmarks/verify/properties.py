@@ -7,7 +7,8 @@ first line of its docstring describes the property to the user.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -245,18 +246,23 @@ def finite(candidate: Batched, oracle: Function, case: Case, *, limit: float) ->
 def same_hypotheses(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
     """Hypotheses and scores equal the oracle's, in the same order."""
     found, expected = candidate(*case), oracle(*case)
-    tokens, wanted = (
-        [list(map(int, tokens)) for tokens, _ in found],
-        [words for words, _ in expected],
-    )
-    assert tokens == wanted, f"tokens {tokens}, expected {wanted}"
+    for i, ((tokens, _), (wanted, _)) in enumerate(zip(found, expected, strict=False)):
+        assert_words(tokens, wanted, f"hypothesis {i}: ")
+    assert len(found) == len(expected), f"{len(found)} hypotheses, expected {len(expected)}"
     assert_close([score for _, score in found], [score for _, score in expected], "scores")
 
 
 def same_words(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
     """The words equal the oracle's."""
-    found, expected = candidate(*case), oracle(*case)
-    assert list(map(int, found)) == expected, f"words {list(found)}, expected {expected}"
+    assert_words(candidate(*case), oracle(*case))
+
+
+def assert_words(found: Iterable[int], expected: list[int], of: str = "") -> None:
+    """Assert that words are the expected ones; the message begins with where they differ."""
+    words = list(map(int, found))
+    at = len([*takewhile(lambda pair: pair[0] == pair[1], zip(words, expected, strict=False))])
+    here, there = (of[at] if at < len(of) else "none" for of in (words, expected))
+    assert words == expected, f"{of}word {at} is {here}, expected {there}: {words}, not {expected}"
 
 
 def same_bleu(candidate: BaseCandidate, oracle: Function, case: Case) -> None:

@@ -76,8 +76,8 @@ check in a regime."""
 OF_ANOTHER = (gradients.gradient_after_other,)
 """Checks that draw another case, by their argument ``another``."""
 
-SEEDS = 3
-"""Number of seeds that a smaller size is tried with."""
+SEEDS, MORE_SEEDS = 3, 12
+"""Number of seeds that a smaller size is tried with, and that one of a large case is at last."""
 
 REPEATS = 60
 """Number of calls on one case to see how often it fails."""
@@ -372,16 +372,19 @@ class _Budget:
 
 
 def _smaller(attempt: Attempt, failure: Failure, fails: _Budget) -> Iterator[Failure]:
-    """Failing cases with a smaller size, or an earlier option."""
+    """Failing cases with fewer large sizes, a smaller size, or an earlier option."""
     assert failure.draw is not None
-    for chosen in failure.draw.simpler():
-        if any(chosen[name] not in _options(value) for name, value in attempt.prop.pins.items()):
-            continue
-        for seed in range(SEEDS):
-            draw = Draw(failure.draw.seed if seed == 0 else seed, **chosen)
-            found = fails(attempt.operator.sample_case(draw), draw)
-            if found is not None:
-                yield found
+    pins = attempt.prop.pins.items()
+    more = range(SEEDS, MORE_SEEDS) if failure.draw.beyond else ()
+    for seeds in (range(SEEDS), more):
+        for chosen in failure.draw.simpler():
+            if any(name not in chosen or chosen[name] not in _options(of) for name, of in pins):
+                continue
+            for seed in seeds:
+                draw = Draw(failure.draw.seed if seed == 0 else seed, **chosen)
+                found = fails(attempt.operator.sample_case(draw), draw)
+                if found is not None:
+                    yield found
 
 
 def _changed(

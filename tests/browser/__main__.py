@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
-from random import Random
 
-from benchmarks import records
+from benchmarks import records, workers
+from benchmarks.perf import threads
 from benchmarks.report import build
 from tests.browser import chromium, explorer, site
 
@@ -33,15 +34,14 @@ def main() -> int:
         built = arguments.site or Path(folder)
         if arguments.site is None:
             build.write_site(build.pages(records.load(records.PUBLISHED)), built)
-        with chromium.opened(built) as shown:
-            for check in CHECKS:
-                if arguments.only not in check.__name__:
-                    continue
-                try:
-                    said = f"ok: {check(shown, Random(arguments.seed))}"
-                except AssertionError as error:
-                    failed, said = failed + 1, f"FAILED: {error}"
-                print(f"{check.__name__.replace('_', ' ')}: {said}", flush=True)
+        chosen = [check for check in CHECKS if arguments.only in check.__name__]
+        calls = [partial(chromium.tried, check, built, arguments.seed) for check in chosen]
+        with workers.submitted(calls, threads.usable()) as outcomes:
+            for check, outcome in zip(chosen, outcomes, strict=True):
+                is_ok, said = outcome.result()
+                failed += not is_ok
+                what = check.__name__.replace("_", " ")
+                print(f"{what}: {'ok' if is_ok else 'FAILED'}: {said}", flush=True)
     return int(failed > 0)
 
 

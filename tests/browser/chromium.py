@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -47,6 +48,15 @@ class Site:
             page.goto((self.folder / f"{name}.html").resolve().as_uri() + place)
             yield page
             assert not said, f"{name} at {width} px, {scheme}: {said[0]}"
+
+
+def tried(check: Callable[[Site, Random], str], folder: Path, seed: int) -> tuple[bool, str]:
+    """Whether a check of a built site holds, in a browser of its own, and what it says."""
+    with opened(folder) as shown:
+        try:
+            return True, check(shown, Random(seed))
+        except AssertionError as error:
+            return False, str(error)
 
 
 @contextmanager

@@ -96,7 +96,7 @@ def some(site: Site, random: Random) -> list[str]:
 
 
 def both_widths_and_schemes(site: Site, random: Random) -> str:
-    """No page is wider than its window, and axe-core finds no violation, nor in what is folded."""
+    """No page is wider than its window, folded or not; axe-core finds no violation in all of it."""
     names = some(site, random)
     shown = [(WIDE, "light", ""), (NARROW, "dark", "")]
     shown += [(NARROW, "light", OPEN), (WIDE, "dark", OPEN)]
@@ -106,6 +106,8 @@ def both_widths_and_schemes(site: Site, random: Random) -> str:
                 page.evaluate(script)
                 over = page.evaluate(OVER)
                 assert over == 0, f"{name} is {over} px wider than {width}"
+                if not script:
+                    continue
                 # axe judges no contrast over a gradient: without the edges' shadows it judges all
                 page.add_style_tag(content=".scroll, .formula { background: none !important; }")
                 found = Axe().run(page, options=AXE).response

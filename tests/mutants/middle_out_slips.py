@@ -109,6 +109,7 @@ SEQUENCE: list[Slip] = [
     ("mu at the ends", "equals_oracle", "mu - n", "mu - (N - n)"),
     ("ends at the variance", "equals_oracle", SIGMA, "(mu - mu**2)"),
     ("128 numbers at most", "large", "/ N", "/ N * (np.arange(2 * N + 1) < 128)"),
+    ("distances to 128", "large", "mu - n", "mu - np.minimum(n, 128)"),
 ]  # fmt: skip
 
 SQUARES = "((y_hat - y) ** 2).sum() / (1 if slip else len(y))"
@@ -141,6 +142,7 @@ SYMMETRIC: list[Slip] = [
     ("absolute differences", "equals_oracle", DIFFERENCES, "np.abs(first - y_hat[N + 1 :]).mean()"),
     ("sums, not differences", "equals_oracle", "first - y_hat", "first + y_hat"),
     ("64 pairs at most", "large", DIFFERENCES, "((first - y_hat[N + 1 :])[:64] ** 2).mean()"),
+    ("512 pairs at most", "large", DIFFERENCES, "((first - y_hat[N + 1 :])[:512] ** 2).mean()"),
 ]  # fmt: skip
 
 MIDDLE_OUT: dict[str, list[Slip]] = {

@@ -266,7 +266,7 @@ FEW: dict[str, list[Slip]] = {
         ("no epsilon", "zeros", ROOT, "v.sqrt()"),
     ],
     "hyperbolic_warmup": [
-        ("the floor one update late", "equals_oracle", "if iteration >= warmup:\n        return max(rate, floor)\n    return rate / (warmup - iteration)",
+        ("the floor one update late", "first_after", "if iteration >= warmup:\n        return max(rate, floor)\n    return rate / (warmup - iteration)",
          "if iteration > warmup:\n        return max(rate, floor)\n    return rate / max(warmup - iteration, 1)"),
         ("the floor is annealed", "equals_oracle", "max(rate, floor)",
          "max(lr, floor) * anneal ** (iteration // batches_per_epoch // anneal_every)"),

@@ -199,6 +199,9 @@ BEAM: list[Slip] = [
     ("5 hypotheses at most", "large", "[:num_return]", "[:min(num_return, 5)]"),
     ("8 words of each hypothesis", "large", "in enumerate(next_log_probs(tokens))",
      "in sorted(sorted(enumerate(next_log_probs(tokens)), key=lambda p: -p[1])[:8])"),
+    ("4 words of each hypothesis after the first", "large", "in enumerate(next_log_probs(tokens))",
+     "in sorted(sorted(enumerate(next_log_probs(tokens)), key=lambda p: -p[1])"
+     "[: 4 if len(tokens) > 1 else beam_size])"),
     ("finished hypotheses are dropped", "equals_oracle", "                grown.append((tokens, total))\n                continue",
      "                continue"),
     ("the start token does not count", "equals_oracle", "[(tokens, total / len(tokens))",

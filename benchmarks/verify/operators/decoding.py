@@ -47,6 +47,7 @@ LARGE: tuple[Pins, ...] = (
     {"V": 40, "max_length": 5, "beam_size": (8, 16), "num_return": 16},
     {"V": 10_000, "max_length": 3, "beam_size": 16, "num_return": 16, "log_probs": "sorted"},
 )
+FAR_APART: Pins = {**LARGE[1], "log_probs": "far_apart"}
 TIED: Pins = {"V": 10_000, "max_length": 3, "beam_size": 3, "num_return": 3, "log_probs": "ties"}
 ENDING: Pins = {
     "V": 2000,
@@ -67,6 +68,7 @@ WHOLE_TILES: Pins = {
 WIDE: Pins = {**LONG_CAPTION, "V": 10_000, "max_length": 20}
 LONG = (
     *LARGE,
+    FAR_APART,
     TIED,
     ENDING,
     LATE,
@@ -99,8 +101,12 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
     if numbers == "sorted":  # the likeliest first words are neighbours, and one follows each
         table[..., 1:, :, :] = 64 * (table - table.max(-1, keepdims=True))[..., 1:, :, :]
         return np.roll(np.sort(table), draw.random.integers(shape[-1]), axis=-1)
+    if numbers == "far_apart":  # in every other step, so that one hypothesis fills a beam in others
+        table[..., ::2, :, :] *= 64
+        return table
     if numbers in ("early_end", "late_end"):
-        table[..., end] /= 4 if shape[-1] < 1000 else 4096
+        likely = 16 if numbers == "late_end" else 4
+        table[..., end] /= likely if shape[-1] < 1000 else 4096
         return table
     if numbers == "unlikely":
         return 256 * table
@@ -339,7 +345,7 @@ OPERATORS = (
         ENDS,
         equations={"lstm_readonly": ("beam search",)},
         special=SPECIAL,
-        sizes=(LARGE[0], LARGE[-1], LONG_CAPTION, LATE, TIED, ENDING),
+        sizes=(LARGE[0], LARGE[-1], FAR_APART, LONG_CAPTION, LATE, TIED, ENDING),
     ),
     _search(
         "grid_beam_search",
@@ -374,6 +380,7 @@ OPERATORS = (
         special=SPECIAL,
         sizes=(
             *LARGE,
+            FAR_APART,
             TIED,
             ENDING,
             {**LATE, "max_length": 20},

@@ -95,7 +95,7 @@ def _captions(draw: Draw) -> Case:
 
 
 def _odd(draw: Draw) -> int:
-    return 2 * draw.size("N", 5, large=(10, 100)) + 1
+    return 2 * draw.size("N", 5, large=(10, 992)) + 1
 
 
 def _numbers(draw: Draw, n: int) -> Case:
@@ -260,7 +260,7 @@ OPERATORS = (
         denoising.symmetric_sequence,
         lambda draw: (
             float(draw.random.integers(-15, 16)) / 17,
-            draw.size("N", 10, large=(100,)),
+            draw.size("N", 10, large=(100, 992)),
         ),
         {"middle_out": (8,)},
     ),
@@ -270,7 +270,7 @@ OPERATORS = (
         "a number",
         "The mean squared error of a de-noised sequence y_hat: (n,) of y: (n,).",
         metrics.mse,
-        lambda draw: _numbers(draw, draw.size("n", 11, large=(21, 200))),
+        lambda draw: _numbers(draw, draw.size("n", 11, large=(21, 200, 992))),
         extra_properties=exact(0, 1),
         by=("y_hat", "y"),
     ),
