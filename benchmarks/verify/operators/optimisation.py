@@ -146,6 +146,7 @@ OPERATORS = (
             "published": ({"published": True}, "a step of momentum without rectification"),
         },
         regimes=("zeros",),
+        sizes=tuple({"n": n, "T": 40} for n in (257, 512, 1000)),
     ),
     _schedule(
         "hyperbolic_warmup",
