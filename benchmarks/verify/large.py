@@ -58,6 +58,7 @@ class Sizes:
     Attributes:
         values: the large values by name.
         most: the largest of each.
+        small_most: the largest of each in small cases.
         whole: the largest power of two of each, so that all tiles are whole.
         choices: the options of each choice that is neither a size nor a flag.
     """
@@ -72,6 +73,8 @@ class Sizes:
                     found.setdefault(name, set()).update(values)
         self.values = {name: sorted(values) for name, values in sorted(found.items())}
         self.most = {name: values[-1] for name, values in self.values.items()}
+        options = {name: of for one in small for name, of in one.options.items()}
+        self.small_most = {name: options[name][-1] for name in self.most}
         self.whole = {name: 1 << x.bit_length() - 1 for name, x in self.most.items() if x >= TILED}
         for name, x in self.whole.items():  # lengths: an odd number of whole tiles too
             odd = {ODD} if name in operator.lengths else set()
@@ -176,7 +179,9 @@ def _all(of: Sizes, many: bool) -> Iterator[Pins]:
         real += of.operator.batches
     tested = of.values.items() if many else ((name, [x]) for name, x in of.most.items())
     each = sorted((x, name) for name, values in tested for x in values)
-    yield from ({**of.having(name), name: x} for x, name in each)
+    for x, name in each:  # at a size of 1 little is seen: a softmax of one vector has no scores
+        others = of.small_most if x == of.most[name] else {}
+        yield {**of.having(name), **others, name: x}
     yield from real if many or not real else [real[of.small[0].seed % len(real)]]
 
 

@@ -117,8 +117,8 @@ def _operator(name: str, about: str, oracle: Callable[..., Any], aoa: bool) -> O
             {"B": 16, "M": 144, "N": 17, "num_heads": 8, "d_k": 64},
         ),
         sizes=(
-            {"M": 20, "N": 144, "num_heads": 8, "d_k": 16},
-            {"M": 1, "N": 144, "num_heads": 8, "d_k": 16},
+            {"M": 20, "N": 144, "num_heads": 8, "d_k": 16, "causal": False},
+            {"M": 1, "N": 144, "num_heads": 8, "d_k": 16, "causal": False},
             {"M": 144, "N": 144, "num_heads": 8, "d_k": 64, "causal": True},
             {"M": 8, "N": 8, "num_heads": 8, "d_k": 16},  # as many tokens as heads
         ),

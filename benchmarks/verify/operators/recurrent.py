@@ -329,7 +329,7 @@ OPERATORS = (
         empty=False,
         sizes=(
             {"T": 20, "d": 512, "n": 144},
-            {"T": 5, **dict.fromkeys(("d", "d_x", "d_s", "d_a"), UNEVEN)},
+            {"T": 5, "n": 17, **dict.fromkeys(("d", "d_x", "d_s", "d_a"), UNEVEN)},
             {"T": 3, "n": 5, "d_s": 2050},
         ),
     ),
