@@ -40,7 +40,7 @@ EXAMPLES, QUICK_EXAMPLES = 100, 4
 PROJECT_EXAMPLES, PROJECT_QUICK_EXAMPLES = 30, 6
 """The same for this project's implementations."""
 
-SECONDS = 8.0
+SECONDS = 6.0
 """Time for the small cases of all properties of a candidate: fewer cases on a slow machine."""
 
 REVISION_EXAMPLES = 5

@@ -173,7 +173,11 @@ def _all(of: Sizes, many: bool) -> Iterator[Pins]:
     yield from (of.tiled, of.few, of.even, *map(of.lengths, (BEYOND, ODD) if many else ()))
     real = [*of.operator.sizes]
     if of.prop.is_batched:
-        yield {**of.tiled, "B": 9}
+        for flags in (of.off, of.on) if many else ():
+            yield of.batch(9, LONG, **flags)
+            yield {**of.tiled, "B": 9, **flags}
+        if not many:
+            yield {**of.tiled, "B": 9}
         yield of.batch(of.most["B"], LONG if many else TILED)
     if of.prop.is_batched or not of.operator.sequences:
         real += of.operator.batches
@@ -186,14 +190,18 @@ def _all(of: Sizes, many: bool) -> Iterator[Pins]:
 
 
 def _some(of: Sizes, many: bool) -> Iterator[Pins]:
-    """Sizes together; with many cases each at its largest, and long batches."""
+    """Sizes together; with many cases each at its largest, lengths together, and long batches."""
     yield of.tiled
     yield {name: x for name, x in of.few.items() if name != "B"}
     if "B" in of.few:  # the oracle runs each sequence separately: not with many heads
         yield {"B": of.few["B"]}
     if many:
         yield of.least
-        yield from ({**of.on, name: x} for name, x in of.most.items())
+        lengths = {name: x for name, x in of.most.items() if name in of.operator.lengths}
+        single = ({name: x} for name, x in of.most.items() if name not in lengths)
+        yield from ({**of.on, **sizes} for sizes in (lengths, *single) if sizes)
+        if lengths and of.on:
+            yield {**of.off, **lengths}
         yield from of.long_batches()
         # of many scores one is at a kink of ReLU; small gradients are lost among others in float32
         is_gradient = "by" in of.prop.settings

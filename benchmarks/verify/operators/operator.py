@@ -353,6 +353,8 @@ class Operator:
     def _padded(self, name: str, draw: Draw) -> Case:
         """A padded batch: the last sequence argument is padded; ends with ``lengths`` or ``mask``.
 
+        In half of them the last sequence is not padded.
+
         Each sequence of the batch has the case's own tokens, rolled and with alternating signs.
         """
         case = self.case(draw)
@@ -365,6 +367,8 @@ class Operator:
         ]
         L = batch[-1].shape[1]
         lengths = draw.random.integers(1, L + 1, B)
+        if draw.random.integers(2):
+            lengths[-1] = L
         if empty:
             lengths[draw.random.integers(B)] = 0
         mask = np.arange(L) < lengths[:, None]
