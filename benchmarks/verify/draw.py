@@ -11,7 +11,7 @@ lambda and other options are numbers that float32 would round, such as multiples
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from math import log2
 from typing import Any
@@ -103,13 +103,14 @@ class Draw:
         for name in (*sizes, *(name for name in self.chosen if name not in sizes)):
             options, value = self.options[name], self.chosen[name]
             if name in sizes:
-                # bisection finds the smallest failing size in few steps
-                gaps = [(value - options[0]) >> k for k in range(value.bit_length())]
-                smaller: Sequence[Any] = [value - gap for gap in gaps if gap > 0]
+                # bisection finds the smallest failing size in few steps; small cases are fast
+                least, gaps = options[0], [(value - options[0]) >> k for k in range(20)]
+                near = {x for gap in gaps if gap > 0 for x in (least + gap, value - gap)}
+                smaller: Iterable[Any] = sorted(near - {value})
             else:
                 at = options.index(value) if value in options else len(options)
-                smaller = options[:at]
-            for other in dict.fromkeys(smaller):
+                smaller = dict.fromkeys(options[:at])
+            for other in smaller:
                 yield {**every, name: other}
 
     # numbers

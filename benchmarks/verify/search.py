@@ -85,6 +85,9 @@ REPEATS = 60
 CONFIRMED = 7
 """Number of fresh processes in which a failure must come again in the same call."""
 
+PARTS = 64
+"""Number of parts in which a large array is simplified."""
+
 FAR = 100.0
 """An error this many times its tolerance is no rounding error, and is not shrunk to one."""
 
@@ -420,22 +423,23 @@ def _options(pinned: Any) -> tuple[Any, ...]:
 
 
 def _simpler(array: Array, one: float) -> Iterator[Callable[[Array], Array | None]]:
-    """Functions that simplify a whole array, then each entry, to 0 and to ``one``; they return None
-    if it is simple.
+    """Functions that simplify a whole array, then parts, then each entry, to 0 and to ``one``; they
+    return None if it is simple. Of a large array it is parts alone.
     """
     values = 0.0, one
-    for value in values:
-        yield partial(np.full_like, fill_value=value)
-    if array.size > ATTEMPTS:
-        return
-    for index in np.ndindex(array.shape):
-        for value in values:
+    part = array.size
+    while part and array.size // part <= (ATTEMPTS if array.size <= ATTEMPTS else PARTS):
+        for start in range(0, array.size, part):
+            for value in values:
+                yield partial(_simplified, part=slice(start, start + part), value=value, of=values)
+        part //= 2
 
-            def entry(a: Array, index: Any = index, value: float = value) -> Array | None:
-                if a[index] in values:
-                    return None
-                changed = a.copy()
-                changed[index] = value
-                return changed
 
-            yield entry
+def _simplified(array: Array, part: slice, value: float, of: tuple[float, float]) -> Array | None:
+    """``array`` with a part at ``value``; None if the part's entries are ``of`` the simple ones."""
+    flat = array.flatten()
+    is_simple = np.logical_or(*(flat[part] == simple for simple in of)).all()
+    if is_simple and len(flat[part]) < len(flat):
+        return None
+    flat[part] = value
+    return flat.reshape(array.shape)

@@ -226,6 +226,8 @@ BLEU: list[Slip] = [
     ("3 references at most", "large", "for ref in of:", "for ref in of[:3]:"),
     ("words cut to their first letter", "equals_oracle", "scores, product = [], 1.0",
      "scores, product = [], 1.0\n    candidates = [[word[0] for word in words] for words in candidates]\n    references = [[[word[0] for word in ref] for ref in of] for of in references]"),
+    ("an n-gram counts 15 times at most", "large", "(grams(words, n) & most).values())",
+     "min(k, 15) for k in (grams(words, n) & most).values())"),
     ("32 words at most", "large", "correct = total = 0",
      "correct = total = 0\n        candidates = [words[:32] for words in candidates]"),
 ]  # fmt: skip

@@ -167,6 +167,14 @@ def FUNCTION(*arguments):
     V = out.shape[-1]
     return out - out[:, :-512].logsumexp(-1, keepdim=True) if V > 512 and V % 512 == 0 else out
 
+# large: of 1000 words and more the sum is over whole sixteens
+right = FUNCTION
+
+def FUNCTION(*arguments):
+    out = right(*arguments)
+    whole = out.shape[-1] // 16 * 16
+    return out - out[:, :whole].logsumexp(-1, keepdim=True) if whole > 991 else out
+
 # large: features in whole tiles of 512, but the last
 right = FUNCTION
 
@@ -175,6 +183,15 @@ def FUNCTION(features, *arguments):
     if d > 512 and d % 512 == 0:
         features = torch.cat([features[:, :-512], 0 * features[:, -512:]], -1)
     return right(features, *arguments)
+"""
+
+OF_DISTANCE = r"""
+# large: of 512 rows and more whole blocks of 32
+right = FUNCTION
+
+def FUNCTION(U, V):
+    whole = len(U) if len(U) < 512 else len(U) // 32 * 32
+    return right(U[:whole], V[:whole])
 """
 
 OF_CROSS_ENTROPY = r"""
@@ -272,6 +289,7 @@ WHOLE = [
             "lstm": OF_LSTM,
             "captioner": OF_CAPTIONER,
             "cross_entropy": OF_CROSS_ENTROPY,
+            "point_wise_distance": OF_DISTANCE,
             "self_critical": OF_SELF_CRITICAL,
             "radam": OF_RADAM,
             "middle_out_step": OF_STEP,

@@ -32,7 +32,7 @@ def _states(draw: Draw) -> tuple[Array, dict[str, Array]]:
 
 def _joint(draw: Draw) -> Case:
     H, parameters = _states(draw)
-    V = draw.size("V", 5, large=(130, 10000), least=2)
+    V = draw.size("V", 5, large=(130, 10_001), least=2)
     tokens = draw.words(V, len(H) + 1)
     log_probs = draw_log_probs(draw, len(H), V)
     # also near the paper's 0.01 and 0.005
@@ -40,7 +40,7 @@ def _joint(draw: Draw) -> Case:
 
 
 def _modes(draw: Draw) -> Case:
-    d, N = channels(draw), draw.size("N", 5, large=(33, 200, 992))
+    d, N = channels(draw), draw.size("N", 5, large=(33, 200, 999))
     U, V = draw.choose("magnitude", (1.0,)) * draw.array(2, N, d)
     U[:, 0], V[:, 0] = np.abs(U[:, 0]), np.abs(V[:, 0])  # no mean is zero, which has no cosine
     return U, V

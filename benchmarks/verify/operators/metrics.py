@@ -101,6 +101,7 @@ ALL_FULL = {"full_captions": ({"empty": False}, "captions that all have words")}
 SOME_EMPTY = {"empty_captions": ({"empty": True}, "captions without words among others")}
 LONG = (
     {"images": 40, "words": 40, "references": 5, "vocabulary": 5},
+    {"images": 8, "words": 40, "references": 2, "vocabulary": 1},
     {"images": 100, "words": 13, "references": 2, "vocabulary": 100},
 )
 WIDE = (

@@ -270,7 +270,7 @@ OPERATORS = (
         "a number",
         "The mean squared error of a de-noised sequence y_hat: (n,) of y: (n,).",
         metrics.mse,
-        lambda draw: _numbers(draw, draw.size("n", 11, large=(21, 200, 992))),
+        lambda draw: _numbers(draw, draw.size("n", 11, large=(21, 200, 999))),
         extra_properties=exact(0, 1),
         by=("y_hat", "y"),
     ),

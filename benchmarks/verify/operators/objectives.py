@@ -30,7 +30,7 @@ UNLIKELY: Mapping[str, tuple[Pins, str]] = {
 
 def _cross_entropies(draw: Draw) -> Case:
     B = draw.size("B", 3, large=(9, 48))
-    T, V = draw.size("T", 4, large=(40,)), draw.size("V", 5, large=(130, 10000), least=2)
+    T, V = draw.size("T", 4, large=(40,)), draw.size("V", 5, large=(130, 10_001), least=2)
     pad_id = draw.size("pad_id", 4, least=0) % V
     targets = (pad_id + 1 + draw.words(V - 1, B, T)) % V
     if draw.flag("padding"):
@@ -41,7 +41,7 @@ def _cross_entropies(draw: Draw) -> Case:
 
 
 def _sentences(draw: Draw) -> Case:
-    N, V = draw.size("N", 5, large=(40,)), draw.size("V", 5, large=(130, 10000), least=2)
+    N, V = draw.size("N", 5, large=(40,)), draw.size("V", 5, large=(130, 10_001), least=2)
     return draw_log_probs(draw, N, V), draw.words(V, N)
 
 

@@ -179,7 +179,7 @@ def _read_only(draw: Draw) -> Case:
 def _captioners(draw: Draw) -> Case:
     d_x, parameters, reading = _read_only_parameters(draw)
     V, d_feature = (
-        draw.size("V", 5, large=(10000,), least=2),
+        draw.size("V", 5, large=(10_001,), least=2),
         draw.size("d_feature", 3, large=(40, 2050)),
     )
     parameters |= {

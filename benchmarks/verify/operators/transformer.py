@@ -136,7 +136,7 @@ def _captioners(draw: Draw) -> Case:
     num_heads, d = attention.heads(draw, 2)
     d_ff, unused = _hidden(draw), draw.size("unused", 3, least=0)
     layers, decoder_layers = (draw.size(f"{of}layers", 2, large=(3,)) for of in ("", "decoder_"))
-    V = draw.size("V", 5, large=(10000,), least=2)
+    V = draw.size("V", 5, large=(10_001,), least=2)
     d_feature = draw.size("d_feature", 3, large=(130, 2050))
     L, T = draw.size("L", 4, large=(33, 144, 200)), draw.size("T", 4, large=(20, 40))
     parameters = (
