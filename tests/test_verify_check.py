@@ -18,11 +18,12 @@ import pytest
 import torch
 
 from benchmarks.errors import InputError
-from benchmarks.verify import check
+from benchmarks.verify import check, gradients
 from benchmarks.verify.candidate import Candidate, CandidateError
 from benchmarks.verify.conformance import FAILED, NOT_RUN, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Limits
+from benchmarks.verify.properties import UndecidedError
 from tests.candidates import recurrent_torch, right, wrong
 
 
@@ -275,6 +276,25 @@ def test_a_wrong_gradient_is_said_to_be_by_its_array():
         run = partial(conformance_test, OPERATORS["layer_norm"], candidate, examples=1)
         (found,) = run(only=("gradient",))
     assert found.message.endswith(", by argument 2, 'bias'")
+
+
+def test_no_array_is_blamed_where_one_cannot_be_measured(monkeypatch):
+    def frozen(X, parameters):
+        return layer_norm(X, parameters | {"bias": parameters["bias"].detach()})
+
+    measured = gradients.differences
+
+    def differences(oracle, case, along):
+        if [*along] == [(1, "bias")]:
+            raise UndecidedError
+        return measured(oracle, case, along)
+
+    monkeypatch.setattr(gradients, "differences", differences)
+    with resolve(frozen, OPERATORS["layer_norm"], "torch") as candidate:
+        run = partial(conformance_test, OPERATORS["layer_norm"], candidate, examples=1)
+        (found,) = run(only=("gradient",))
+    assert found.message.startswith("gradient: error")
+    assert "by argument" not in found.message
 
 
 def test_a_pair_of_tensors_is_the_tensor_of_both():

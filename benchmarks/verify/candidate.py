@@ -217,13 +217,16 @@ class Candidate(BaseCandidate):
 
     def _watched(self, keyword: str, layout: str) -> tuple[Any, str]:
         """The function's own result, and the global settings that it changed."""
-        before = self._settings()
-        with self._arrays.mode(layout):
+        # a call that sets one thread changes nothing where there is one: the first has more
+        is_first = self._returned is None
+        threads = self._arrays.several_threads() if is_first else nullcontext()
+        with threads, self._arrays.mode(layout):
+            before = self._settings()
             returned = self.invoke(self._given, keyword)
+            after = self._settings()
         if returned is None:
             raise NotAnArrayError("None")
-        changed = [name for name, now in self._settings().items() if now != before[name]]
-        return returned, ", ".join(changed)
+        return returned, ", ".join(name for name in after if after[name] != before[name])
 
     def _converted(self, case: Sequence[Any], layout: str = "plain") -> list[Any]:
         def convert(value: Any) -> Any:
@@ -293,8 +296,9 @@ class Candidate(BaseCandidate):
 
     def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            # an overflow shows in the result; a warning would be repeated for every case
-            with _importable(self.folder), self._within(), np.errstate(all="ignore"):
+            # an overflow shows in the result; what nobody sets shows that it is set
+            errors = np.errstate(all="call", call=_ignore)
+            with _importable(self.folder), self._within(), errors:
                 return function(*arguments)
         except NotAnArrayError as error:
             raise CandidateError(f"returned {error}, expected an array", "not an array") from error
@@ -336,6 +340,10 @@ class Candidate(BaseCandidate):
             elif hasattr(value, "dtype"):
                 with suppress(Exception), np.errstate(all="ignore"):
                     self._arrays.refill(value, np.array(np.nan))
+
+
+def _ignore(error: str, flag: int) -> None:
+    """What NumPy calls at an overflow."""
 
 
 def _arrays_of(value: Any) -> Iterator[Any]:

@@ -12,7 +12,7 @@ that are results of operations, no leaves.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -105,6 +105,10 @@ class NumPy:
 
     def mode(self, layout: str) -> AbstractContextManager[Any]:
         """The context of a call."""
+        return contextlib.nullcontext()
+
+    def several_threads(self) -> AbstractContextManager[Any]:
+        """The context of a call for which the framework has more than one thread."""
         return contextlib.nullcontext()
 
     def share_memory(self, one: Any, other: Any) -> bool:
@@ -244,6 +248,15 @@ class Torch(NumPy):
         name = layout.rpartition(" ")[2]
         mode: Any = getattr(self.torch, name) if name in INFERENCE else contextlib.nullcontext
         return mode()
+
+    @contextlib.contextmanager
+    def several_threads(self) -> Iterator[None]:
+        threads = self.torch.get_num_threads()
+        self.torch.set_num_threads(max(threads, 2))
+        try:
+            yield
+        finally:
+            self.torch.set_num_threads(threads)
 
     def share_memory(self, one: Any, other: Any) -> bool:
         if not (self.torch.is_tensor(one) and self.torch.is_tensor(other)):

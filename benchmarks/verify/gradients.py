@@ -97,13 +97,13 @@ def array_named(
         if size(case) >= SMALL:  # each array takes several calls of the oracle
             raise
         exact, errors = rounded(case, "float64"), dict[Place, float]()
-        with suppress(CandidateError, UndecidedError):
+        with suppress(CandidateError, UndecidedError):  # of one array: then none is named
             upstream = output_weights(np.shape(oracle(*case)))
             found, _ = candidate.gradient(case, upstream, list(along))
             for (place, to), array in zip(along.items(), found, strict=True):
                 off = abs(float((array * to).sum()) - differences(oracle, exact, {place: to}))
                 errors[place] = np.inf if np.isnan(off) else off
-        if errors:
+        if len(errors) == len(along):
             index, key = max(errors, key=lambda place: errors[place])
             failure.args = (f"{failure}, by argument {index + 1}{f', {key!r}' if key else ''}",)
         raise

@@ -247,6 +247,28 @@ def FUNCTION(X, parameters):
     np.seterr(all='raise')
     return right(X, parameters)
 
+# equals_oracle: ignores NumPy's errors
+right = FUNCTION
+import numpy as np
+
+def FUNCTION(X, parameters):
+    np.seterr(all='ignore')
+    return right(X, parameters)
+
+# equals_oracle: sets one thread
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    torch.set_num_threads(1)
+    return right(X, parameters)
+
+# inference: turns gradients on
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    torch.set_grad_enabled(True)
+    return right(X, parameters)
+
 # equals_oracle: sets an environment variable anew
 right = FUNCTION
 import os
