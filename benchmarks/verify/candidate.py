@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from itertools import product
 from pathlib import Path
@@ -189,6 +190,7 @@ class Candidate(BaseCandidate):
         self._settings = settings_reader()
         self._given: list[Any] = []
         self._returned: Any = None
+        self._called = set[Callable[..., Any]]()
         self.result_framework = ""
 
     def _call(self, case: list[Any], layout: str, keyword: str, reuse: bool) -> Any:
@@ -199,7 +201,8 @@ class Candidate(BaseCandidate):
             self._refill(self._given, case)
         else:
             self._given = self._converted(case, layout)
-        self._returned, changed = self._run(self._watched, keyword, layout)
+        call = partial(self.invoke, self._given, keyword)
+        self._returned, changed = self._run(self._watched, call, layout)
         # a result that is an argument is in the same memory if the arguments are
         is_argument = reuse and self._share_memory(last, self._given)
         if not is_argument and self._share_memory(self._returned, last):
@@ -211,18 +214,22 @@ class Candidate(BaseCandidate):
         assert_unchanged(
             [_argument_to_numpy(self._arrays, value) for value in self._given], case, keyword
         )
-        if changed:
-            raise CandidateError(f"changed the global setting {changed}", "state")
+        self._assert_no_setting_is(changed)
         return result
 
-    def _watched(self, keyword: str, layout: str) -> tuple[Any, str]:
-        """The function's own result, and the global settings that it changed."""
+    def _assert_no_setting_is(self, changed: str) -> None:
+        if changed:
+            raise CandidateError(f"changed the global setting {changed}", "state")
+
+    def _watched(self, call: partial[Any], layout: str) -> tuple[Any, str]:
+        """The result of a call, and the global settings that it changed."""
         # a call that sets one thread changes nothing where there is one: the first has more
-        is_first = self._returned is None
+        is_first = call.func not in self._called
+        self._called.add(call.func)
         threads = self._arrays.several_threads() if is_first else nullcontext()
         with threads, self._arrays.mode(layout):
             before = self._settings()
-            returned = self.invoke(self._given, keyword)
+            returned = call()
             after = self._settings()
         if returned is None:
             raise NotAnArrayError("None")
@@ -251,7 +258,10 @@ class Candidate(BaseCandidate):
     ) -> list[Any]:
         given = self._converted(arguments, layout)
         also = None if then is None else self._converted(then, layout)
-        return self._backward(given, keyword, places, weights, uses, layout, also)
+        call = partial(self._backward, given, keyword, places, weights, uses, layout, also)
+        found, changed = self._run(self._watched, call, "plain")
+        self._assert_no_setting_is(changed)
+        return [*found]
 
     def _backward(
         self, given: list[Any], keyword: str, places: Sequence[Place], weights: Any, *how: Any
@@ -259,8 +269,7 @@ class Candidate(BaseCandidate):
         def loss(*case: Any) -> Any:
             return self.invoke(case, keyword)
 
-        found: list[Any] = self._run(self._arrays.gradient, loss, given, places, weights, *how)
-        return found
+        return self._arrays.gradient(loss, given, places, weights, *how)
 
     def prepare(
         self, arguments: Sequence[Any], keyword: str, places: Sequence[Place] = (), weights: Any = 0
@@ -276,7 +285,7 @@ class Candidate(BaseCandidate):
         """Call the function, or with places its gradient; returns NumPy arrays."""
         given, keyword, places, weights = self.prepared
         if places:
-            self.answer = self._backward(given, keyword, places, weights)[:-1]
+            self.answer = self._run(self._backward, given, keyword, places, weights)[:-1]
         else:
             self.answer = self._run(to_numpy, self._arrays, self._run(self.invoke, given, keyword))
         return self.answer

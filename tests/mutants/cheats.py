@@ -262,6 +262,33 @@ def FUNCTION(X, parameters):
     torch.set_num_threads(1)
     return right(X, parameters)
 
+# gradient: seeds where there are gradients
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    if X.requires_grad:
+        torch.manual_seed(0)
+    return right(X, parameters)
+
+# gradient_of_some: seeds in the backward pass
+right = FUNCTION
+import numpy as np
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    if Y.requires_grad:
+        Y.register_hook(lambda g: np.random.seed(g.shape[0]))
+    return Y
+
+# gradient: sets one thread in the backward pass
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    if Y.requires_grad:
+        Y.register_hook(lambda g: torch.set_num_threads(1))
+    return Y
+
 # inference: turns gradients on
 right = FUNCTION
 

@@ -93,7 +93,8 @@ def implementations(device: str = "cpu") -> list[ProjectImplementation]:
             if name == "lstm":
                 found.append(ProjectImplementation(name, "library", recurrent.library_lstm))
         elif "device" in options:
-            found.append(ProjectImplementation(name, "torch", partial(function, device=device)))
+            ours = ProjectImplementation(name, "torch", partial(function, device=device))
+            found += [ours, ours.with_small_tiles()] if name.endswith("beam_search") else [ours]
         elif function.__module__ == metrics.__name__:
             found.append(ProjectImplementation(name, "pycocoevalcap", function, "numpy"))
         else:

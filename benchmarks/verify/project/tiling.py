@@ -10,12 +10,17 @@ from typing import Any
 import torch
 
 from torch_impl import kernels
+from torch_impl.decoding import beams
 from torch_impl.expansion import factored
 from torch_impl.kernels import launch
 from torch_impl.recurrent import loop
 
-CHUNKS: tuple[tuple[Any, int], ...] = ((factored, 8), (loop, 256))
-"""Modules, and the small value of their ``CHUNK``."""
+CHUNKS: tuple[tuple[Any, str, int], ...] = (
+    (factored, "CHUNK", 8),
+    (loop, "CHUNK", 256),
+    (beams, "BLOCK", 4),
+)
+"""Modules, their thresholds, and the small value of each."""
 
 TILES = launch.Tiles(16, 4, 4, 4)
 
@@ -23,18 +28,18 @@ TILES = launch.Tiles(16, 4, 4, 4)
 @contextmanager
 def small_tiles() -> Iterator[None]:
     """Within, chunks and tiles of this process are small, and uninitialised memory is NaN."""
-    before = [module.CHUNK for module, _ in CHUNKS]
+    before = [getattr(module, name) for module, name, _ in CHUNKS]
     deterministic = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
-    for module, size in CHUNKS:
-        module.CHUNK = size
+    for module, name, size in CHUNKS:
+        setattr(module, name, size)
     try:
         with launch.tiles(TILES), kernels.interpreted():
             yield
     finally:
         torch.use_deterministic_algorithms(deterministic)
-        for (module, _), size in zip(CHUNKS, before, strict=True):
-            module.CHUNK = size
+        for (module, name, _), size in zip(CHUNKS, before, strict=True):
+            setattr(module, name, size)
 
 
 class InContext:
