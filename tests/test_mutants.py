@@ -40,7 +40,7 @@ def test_a_mutant_is_a_program_that_differs(mutant):
         "dynamic_expansion: a token sees the next one": "earlier outputs",
         "multi_head_attention: no gradient by the values": "gradient: error",
         "multi_head_attention: float16 inside float32": "error",
-        "beam_search: hypotheses compete by their score": "tokens",
+        "beam_search: hypotheses compete by their score": "hypothesis 1: word 1",
         "rouge_l: beta 1": "error",
         "layer_norm: is wrong in call 40 alone": "in run 40 of the check, in a fresh process",
         "layer_norm: is wrong in its first call alone": "",
