@@ -305,7 +305,7 @@ class Candidate(BaseCandidate):
 
     def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            # an overflow shows in the result; what nobody sets shows that it is set
+            # an overflow shows in the result; of a treatment that is rare, a change is detected
             errors = np.errstate(all="call", call=_ignore)
             with _importable(self.folder), self._within(), errors:
                 return function(*arguments)

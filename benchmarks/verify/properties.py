@@ -261,7 +261,7 @@ def assert_words(found: Iterable[int], expected: list[int], of: str = "") -> Non
     """Assert that words are the expected ones; the message begins with where they differ."""
     words = list(map(int, found))
     at = len([*takewhile(lambda pair: pair[0] == pair[1], zip(words, expected, strict=False))])
-    here, there = (of[at] if at < len(of) else "none" for of in (words, expected))
+    here, there = (each[at] if at < len(each) else "none" for each in (words, expected))
     assert words == expected, f"{of}word {at} is {here}, expected {there}: {words}, not {expected}"
 
 

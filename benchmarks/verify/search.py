@@ -77,7 +77,7 @@ OF_ANOTHER = (gradients.gradient_after_other,)
 """Checks that draw another case, by their argument ``another``."""
 
 SEEDS, MORE_SEEDS = 3, 12
-"""Number of seeds that a smaller size is tried with, and that one of a large case is at last."""
+"""Number of seeds for each smaller size: at first, and in all where a large size is left."""
 
 REPEATS = 60
 """Number of calls on one case to see how often it fails."""

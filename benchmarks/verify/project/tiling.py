@@ -15,7 +15,7 @@ from torch_impl.expansion import factored
 from torch_impl.kernels import launch
 from torch_impl.recurrent import loop
 
-CHUNKS: tuple[tuple[Any, str, int], ...] = (
+THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
     (factored, "CHUNK", 8),
     (loop, "CHUNK", 256),
     (beams, "BLOCK", 4),
@@ -28,17 +28,17 @@ TILES = launch.Tiles(16, 4, 4, 4)
 @contextmanager
 def small_tiles() -> Iterator[None]:
     """Within, chunks and tiles of this process are small, and uninitialised memory is NaN."""
-    before = [getattr(module, name) for module, name, _ in CHUNKS]
+    before = [getattr(module, name) for module, name, _ in THRESHOLDS]
     deterministic = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
-    for module, name, size in CHUNKS:
+    for module, name, size in THRESHOLDS:
         setattr(module, name, size)
     try:
         with launch.tiles(TILES), kernels.interpreted():
             yield
     finally:
         torch.use_deterministic_algorithms(deterministic)
-        for (module, name, _), size in zip(CHUNKS, before, strict=True):
+        for (module, name, _), size in zip(THRESHOLDS, before, strict=True):
             setattr(module, name, size)
 
 
