@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
 from torch_impl.common.precision import at_least_float32
-from torch_impl.kernels.launch import FLAT, Launches, blocks, row_tiles
+from torch_impl.kernels import launch
+from torch_impl.kernels.launch import Launches, blocks, row_tiles
 
 PROGRAMS = 512
 """Target number of programs in a grid: a few per multiprocessor (A100: 108, H100: 132)."""
@@ -46,7 +47,7 @@ class StaticLaunches(Launches):
     def sum_groups(self, partial: Tensor, inverse: bool) -> Tensor:
         """Column sums of row tiles (T, B, 2, L) to those of groups (G, B, 2, L), or inverses."""
         sums, size = self.empty_precise(self.G, self.B, 2, self.L), partial[0].numel()
-        grid = (blocks(size, FLAT), self.G)
+        grid = (blocks(size, launch.FLAT), self.G)
         self.run("group_sums", grid, partial, self.first, sums, size=size, INVERSE=inverse)
         return sums
 
