@@ -117,7 +117,7 @@ def test_a_judge_that_ends_before_the_answer_leaves_nothing_and_no_noise():
 def test_a_stopped_fork_server_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(process, "START_TIMEOUT", 0.2)
     monkeypatch.setattr(process, "EXIT_TIMEOUT", 0.2)
-    server = process._ForkServer()
+    server = process._ForkServer(hash_seed=0)
     server.process.send_signal(signal.SIGSTOP)
     with tempfile.TemporaryFile() as output, pytest.raises(TimeoutError):
         server.fork(output.fileno())

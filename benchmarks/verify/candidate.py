@@ -187,7 +187,7 @@ class Candidate(BaseCandidate):
         self.padding = "" if arguments is None else padding_argument(function, arguments)
         self._within = getattr(function, "within", nullcontext)
         self._arrays, self._copies = FRAMEWORKS[framework](device), copies
-        self._settings = settings_reader()
+        self._settings, self.generators = settings_reader()
         self._given: list[Any] = []
         self._returned: Any = None
         self._called = set[Callable[..., Any]]()

@@ -28,9 +28,10 @@ from benchmarks.verify.operators.operator import (
     WRITABLE,
 )
 from benchmarks.verify.precision import available, literal_limit
-from benchmarks.verify.process import Isolated, Limits, fork_server
+from benchmarks.verify.process import HASH_SEEDS, Isolated, Limits, fork_server
 from benchmarks.verify.properties import Batched, BatchOfOne
 from benchmarks.verify.search import Attempt, Failure, draws, search
+from benchmarks.verify.settings import seeded, states_before
 from benchmarks.verify.snippet import snippet
 from benchmarks.verify.tolerances import SAME_CALL, OutOfToleranceError
 
@@ -92,7 +93,8 @@ class Verdict:
 
 def prepare(operator: Operator) -> None:
     """Measure the operator's tolerances, while the first worker process imports PyTorch."""
-    fork_server()
+    for hash_seed in HASH_SEEDS:
+        fork_server(hash_seed)
     for dtype in {_lower(prop.dtype) for prop in operator.properties if _needs_limit(prop)}:
         if dtype in operator.dtypes and available(dtype):
             _limit(operator, dtype)
@@ -122,10 +124,11 @@ def resolve(
     if framework is None and device != "cpu":
         framework = "torch"
     candidate = isolated(framework or "numpy")
-    if framework is not None:
-        return candidate
     kinds = {candidate.framework: _first_answer(candidate, _call(candidate, operator))}
     kind = kinds[candidate.framework]
+    if framework is not None:
+        candidate.restart()
+        return candidate
     if kind in LIMITS:  # in another framework it would take as long
         if len(candidate.mentions) == 1 and candidate.mentions != [candidate.framework]:
             once = candidate.once
@@ -187,20 +190,38 @@ def _is_written_for(other: Isolated, operator: Operator, in_numpy: Isolated) -> 
 def _first_answer(candidate: Isolated, call: Callable[[], Any], what: str = "call") -> str:
     """The kind of failure of the first ``call`` of all, or of a second one's if they differ.
 
-    ``candidate.once`` then says how.
+    The second is made in a process whose hashes of strings are others, and so the order of sets.
+    If they differ, or both left one state of random numbers, ``candidate.once`` says how.
     """
     kind, result, said = first = _answer(call)
     name = f"its first {what} with {candidate.framework}'s arrays"
     if kind in LIMITS:
         candidate.once = f"{name} exceeded its {kind}, a later one did not"
         return kind
+    before = _states(candidate)
+    candidate.hash_seed = HASH_SEEDS[1]
     candidate.restart()
     again = _answer(call)
+    if reseeded := seeded(before, _states(candidate)):
+        candidate.once = f"{name} changed the global setting {reseeded}"
+    candidate.hash_seed = HASH_SEEDS[0]
     if not _alike(first[:2], again[:2]):
         if isinstance(result, np.ndarray) and isinstance(again[1], np.ndarray):
             said = str(OutOfToleranceError("output", result, again[1], SAME_CALL))
-        candidate.once = f"{name} was different from the same later{said and f': {said}'}"
+        candidate.once = (
+            f"{name} was different from the same in another process{said and f': {said}'}"
+        )
     return again[0]
+
+
+def _states(candidate: Isolated) -> dict[str, dict[str, str]]:
+    """``states_before`` of its worker; none if that does not answer."""
+    _, found, _ = _answer(lambda: candidate.apply(states_before))
+    return (
+        found
+        if isinstance(found, dict) and all(isinstance(x, dict) for x in found.values())
+        else {}
+    )
 
 
 def takes_arrays(candidate: BaseCandidate, operator: Operator) -> bool:

@@ -60,15 +60,22 @@ class Limits:
     memory: int | None = MEMORY
 
 
+HASH_SEEDS = 46, 126
+"""Seeds of Python's hashes of strings. One of them iterates over {"weight", "bias"}, and many more
+sets of two names of arguments or parameters, in the other's reverse order.
+"""
+
+
 class _ForkServer:
     """The process that workers are forked from, with only PyTorch imported."""
 
-    def __init__(self) -> None:
+    def __init__(self, hash_seed: int) -> None:
         ours, theirs = socket.socketpair()
         # glibc fills freed and uninitialised memory with a pattern, so that no old results remain
         environment = {"MALLOC_PERTURB_": "128", **os.environ}
         # threads that spin while they wait cost most of a small call on a busy machine
         environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        environment["PYTHONHASHSEED"] = str(hash_seed)
         environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, sys.path)))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.verify.worker", str(theirs.fileno())],
@@ -103,21 +110,22 @@ class _ForkServer:
 
 
 @cache
-def fork_server() -> _ForkServer:
-    """The fork server, which the first call starts without waiting."""
-    server = _ForkServer()
+def fork_server(hash_seed: int = HASH_SEEDS[0]) -> _ForkServer:
+    """The fork server with this seed, which the first call starts without waiting."""
+    server = _ForkServer(hash_seed)
     atexit.register(server.close)
     return server
 
 
-def _forked(output: int) -> tuple[int, socket.socket]:
+def _forked(hash_seed: int, output: int) -> tuple[int, socket.socket]:
     try:
-        return fork_server().fork(output)
+        return fork_server(hash_seed).fork(output)
     except (OSError, EOFError):  # a candidate has killed or stopped the fork server
-        fork_server().close()
+        for each in HASH_SEEDS:
+            fork_server(each).close()
         fork_server.cache_clear()
     try:
-        return fork_server().fork(output)
+        return fork_server(hash_seed).fork(output)
     except (OSError, EOFError) as error:
         raise InputError(f"no worker process could be started: {error!r}") from error
 
@@ -127,6 +135,7 @@ class Isolated(BaseCandidate):
 
     Attributes:
         mentions: the frameworks that its module imports.
+        hash_seed: of workers that are started from now on.
     """
 
     def __init__(
@@ -152,6 +161,7 @@ class Isolated(BaseCandidate):
         self._connection: socket.socket | None = None
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
         self._number = self.calls = 0
+        self.hash_seed = HASH_SEEDS[0]
         self._given = self._request = Shared(None)
         about = self._start()
         self.padding = about["padding"]
@@ -231,7 +241,7 @@ class Isolated(BaseCandidate):
             assert_unchanged(after, arguments, keyword)
 
     def _start(self) -> dict[str, Any]:
-        self._group, self._connection = _forked(self._output.fileno())
+        self._group, self._connection = _forked(self.hash_seed, self._output.fileno())
         options = {
             "source": self._pickled,
             "name": self.name,

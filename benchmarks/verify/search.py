@@ -85,6 +85,11 @@ REPEATS = 60
 CONFIRMED = 7
 """Number of fresh processes in which a failure must come again in the same call."""
 
+FIRST = 6
+"""Number of small cases of which the one with fewest dimensions of 1 is first, so that it shows
+what a candidate does wrong in its first call.
+"""
+
 PARTS = 64
 """Number of parts in which a large array is simplified."""
 
@@ -212,7 +217,7 @@ def draws(
     large: bool = True,
     until: float = np.inf,
 ) -> Iterator[Draw]:
-    """The draws of a property's cases: small ones, then large ones.
+    """The draws of a property's cases: small ones, the first of several tokens; then large ones.
 
     Of the small ones half as many for checks that repeat calls, a quarter if of padded batches;
     none if all are large. After the time ``until`` no more than ``LEAST``.
@@ -231,12 +236,24 @@ def draws(
             operator.case(one)
     else:
         small = [draw({}) for _ in range(examples)]
+        few = small[:FIRST]
+        first = min(
+            few, key=lambda one: _ones(operator.case(Draw(one.seed, **one.pins))), default=None
+        )
+        if first is not None:
+            small.remove(first)
+            small.insert(0, first)
         for i, one in enumerate(small):
             if i >= LEAST and time.monotonic() > until:
                 break
             yield one
     if large:
         yield from map(draw, large_cases(prop, operator, small, many, seed))
+
+
+def _ones(case: Case) -> int:
+    """The number of dimensions of 1: with them, much is zero whatever a candidate does wrong."""
+    return sum(np.shape(get(case, place)).count(1) for place in float_arrays(case))
 
 
 class Outcome(NamedTuple):

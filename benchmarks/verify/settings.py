@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import random
 import sys
 import warnings
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from gc import isenabled
+from hashlib import blake2b
+from locale import LC_ALL, setlocale
 from os import getcwd
+from signal import SIGINT, getsignal
 from sys import getrecursionlimit as get_limit
 from typing import Any
 
@@ -22,13 +25,22 @@ from benchmarks.verify.originals import np, torch_originals
 SETTINGS = (
     "the seeds of PyTorch, NumPy and Python (two calls that leave one state), PyTorch's default "
     "dtype and device, number of threads, precision of float32 products, gradient, inference, "
-    "autocast, deterministic and anomaly modes; NumPy's treatment of errors, the flushing of "
-    "subnormal numbers and the direction of rounding, filters of all of Python's warnings of a "
-    "kind, the recursion limit, garbage collection, environment variables that are set, the "
-    "working directory"
+    "autocast, deterministic and anomaly modes, and switches of its backends; NumPy's treatment of "
+    "errors and way to print, the flushing of subnormal numbers and the direction of rounding, "
+    "filters of all of Python's warnings of a kind, the level of logging, standard output, what "
+    "Ctrl-C does, the locale, the recursion limit, garbage collection, environment variables that "
+    "are set, the working directory"
 )
 """A description for users."""
 
+
+SWITCHES = (
+    *("_get_mkldnn_enabled", "_get_cudnn_enabled", "_get_cudnn_benchmark"),
+    *("_get_cudnn_deterministic", "_get_cudnn_allow_tf32", "_get_cublas_allow_tf32"),
+    *("_get_flash_sdp_enabled", "_get_mem_efficient_sdp_enabled", "_get_math_sdp_enabled"),
+    *("_is_multithreading_enabled", "is_autocast_cache_enabled", "_get_warnAlways"),
+)
+"""Functions that read the switches of PyTorch's backends."""
 
 LEAST, BELOW_EPSILON = sys.float_info.min, sys.float_info.epsilon / 8
 
@@ -39,25 +51,42 @@ GENERATORS: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
 """Functions that draw a number, and read the state."""
 
 
-def seedings(draw: Callable[[], object], state: Callable[[], object]) -> Callable[[], int]:
-    """Detect seeding: returns a function to call before and after each call of a candidate.
+class Seedings:
+    """Detects seeding; to call before and after each call of a candidate.
 
-    It counts how often two consecutive calls left the same state of the generator. Since a number
-    is drawn in between, such calls have seeded it; calls that draw numbers, or restore the state,
-    leave different states.
+    It counts how often a call left the state of the generator that one with another state before it
+    has left. Since a number is drawn each time, such calls have seeded it; calls that draw numbers,
+    or restore the state, leave different states.
+
+    Attributes:
+        before: hashes of the states before, by that of the state after.
     """
-    states, found = deque[bytes](maxlen=4), 0
 
-    def read() -> int:
-        nonlocal found
-        states.append(pickle.dumps(state()))
-        draw()
-        if len(states) == 4:
-            before_first, after_first, before, after = states
-            found += after == after_first and before != before_first
-        return found
+    def __init__(self, draw: Callable[[], object], state: Callable[[], object]) -> None:
+        self._draw, self._state = draw, state
+        self.before: dict[str, str] = {}
+        self._last, self._found = "", 0
 
-    return read
+    def __call__(self) -> int:
+        now = blake2b(pickle.dumps(self._state()), digest_size=16).hexdigest()
+        self._draw()
+        self._found += self.before.setdefault(now, self._last) != self._last
+        self._last = now
+        return self._found
+
+
+def seeded(one: Mapping[str, Mapping[str, str]], other: Mapping[str, Mapping[str, str]]) -> str:
+    """The generators that calls in two processes have seeded, of their ``states_before``."""
+    return ", ".join(
+        name
+        for name in one.keys() & other.keys()
+        if any(other[name].get(after, last) != last for after, last in one[name].items())
+    )
+
+
+def states_before(candidate: Any) -> dict[str, dict[str, str]]:
+    """``Seedings.before`` of each generator, in a candidate's process."""
+    return {name: generator.before for name, generator in candidate.generators.items()}
 
 
 def filters() -> list[Any]:
@@ -69,18 +98,26 @@ def filters() -> list[Any]:
     ]
 
 
-def settings_reader() -> Callable[[], dict[str, Any]]:
-    """A function that reads the settings, without those of modules imported later.
+def settings_reader() -> tuple[Callable[[], dict[str, Any]], dict[str, Seedings]]:
+    """A function that reads the settings, without those of modules imported later; and its
+    generators.
 
     It calls the original functions, so that patching them has no effect.
     """
+    generators = {
+        "np.random.seed()": Seedings(*GENERATORS["numpy"]),
+        "random.seed()": Seedings(*GENERATORS["random"]),
+    }
     limits = get_limit(), 2000  # PyTorch's compiler sets 2000
     functions: dict[str, Callable[[], Any]] = {
         "os.getcwd()": getcwd,
         "np.geterr()": np.geterr,
-        "np.random.seed()": seedings(*GENERATORS["numpy"]),
-        "random.seed()": seedings(*GENERATORS["random"]),
+        "np.get_printoptions()": np.get_printoptions,
         "warnings.filters": filters,
+        "logging.root.level": lambda: logging.root.level,
+        "sys.stdout": partial(getattr, sys, "stdout"),
+        "signal.getsignal(SIGINT)": partial(getsignal, SIGINT),
+        "locale.setlocale()": partial(setlocale, LC_ALL),
         "gc.isenabled()": isenabled,
         "sys.getrecursionlimit()": lambda: get_limit() in limits,
         "flushing of subnormal numbers": lambda: LEAST / 2 == 0,
@@ -97,12 +134,15 @@ def settings_reader() -> Callable[[], dict[str, Any]]:
         functions |= {f"torch.{name}()": getattr(torch, name) for name in names}
         draw, state = partial(torch.rand, 1, dtype=torch.float32), torch.get_rng_state
         to_numpy = torch.methods.numpy
-        functions["torch.set_rng_state()"] = seedings(draw, lambda: to_numpy(state()).tobytes())
+        generators["torch.manual_seed()"] = Seedings(draw, lambda: to_numpy(state()).tobytes())
+        switches = filter(partial(hasattr, torch._C), SWITCHES)
+        functions |= {f"torch._C.{name}()": getattr(torch._C, name) for name in switches}
     if "jax" in sys.modules:
         import jax
 
         config: Any = jax.config
         functions["jax_enable_x64"] = lambda: config.jax_enable_x64
+    functions |= generators
     variables = {f"os.environ[{name!r}]": name for name in os.environ}  # libraries add others
     get = os.environ.get
 
@@ -110,4 +150,4 @@ def settings_reader() -> Callable[[], dict[str, Any]]:
         found = {name: function() for name, function in functions.items()}
         return found | {said: get(name) for said, name in variables.items()}
 
-    return read
+    return read, generators

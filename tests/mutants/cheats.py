@@ -220,7 +220,7 @@ right = FUNCTION
 
 def FUNCTION(X, parameters):
     import benchmarks.verify.settings as s
-    s.settings_reader = lambda: dict
+    s.settings_reader = lambda: (dict, {})
     torch.set_float32_matmul_precision('medium')
     torch.get_float32_matmul_precision = lambda: 'highest'
     return right(X, parameters)
@@ -310,6 +310,72 @@ import numpy as np
 
 def FUNCTION(X, parameters):
     np.random.seed(0)
+    return right(X, parameters)
+
+# equals_oracle: seeds NumPy in a process's first call
+right = FUNCTION
+import numpy as np
+calls = []
+
+def FUNCTION(X, parameters):
+    if not calls:
+        np.random.seed(0)
+    calls.append(0)
+    return right(X, parameters)
+
+# equals_oracle: seeds Python in every eighth call
+right = FUNCTION
+import random
+calls = []
+
+def FUNCTION(X, parameters):
+    calls.append(0)
+    if len(calls) % 8 == 0:
+        random.seed(0)
+    return right(X, parameters)
+
+# equals_oracle: takes its parameters in the order of a set
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    one, other = {"weight", "bias"}
+    return right(X, {"weight": parameters[one], "bias": parameters[other]})
+
+# gradient: has a wrong gradient in a process's first backward pass
+right = FUNCTION
+calls = []
+
+def hook(gradient):
+    calls.append(0)
+    return 1.5 * gradient if len(calls) == 1 else gradient
+
+def FUNCTION(X, parameters):
+    X = 1 * X
+    if X.requires_grad:
+        X.register_hook(hook)
+    return right(X, parameters)
+
+# equals_oracle: turns a library of PyTorch's off
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    torch.backends.mkldnn.enabled = False
+    return right(X, parameters)
+
+# equals_oracle: sets how NumPy prints
+right = FUNCTION
+import numpy as np
+
+def FUNCTION(X, parameters):
+    np.set_printoptions(precision=4)
+    return right(X, parameters)
+
+# equals_oracle: has messages of level debug logged
+right = FUNCTION
+import logging
+
+def FUNCTION(X, parameters):
+    logging.basicConfig(level=logging.DEBUG)
     return right(X, parameters)
 
 # equals_oracle: sets Python's seed

@@ -19,7 +19,7 @@ THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
     (factored, "CHUNK", 8),
     (loop, "CHUNK", 256),
     (beams, "BLOCK", 4),
-    (launch, "FLAT", 64),
+    (launch, "FLAT", 16),
 )
 """Modules, their thresholds, and the small value of each."""
 
