@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.verify.tolerances import assert_close
 from reference import decoding as oracle
+from tests.support.strategies import SEEDS
 from tests.support.tables import (
     END,
     PAD,
@@ -26,6 +27,7 @@ from tests.support.tables import (
     teacher_forced,
 )
 from tests.support.training import CONFIGURATION
+from torch_impl.decoding import beams
 from torch_impl.decoding import search as decoding
 from torch_impl.models import Captioner, transformer
 
@@ -38,6 +40,19 @@ def test_beam_search_is_the_readable_beam_search_ties_included(model, beam_size,
     for hypotheses, next_log_probs in zip(found, oracles(*model), strict=True):
         expected = oracle.beam_search(next_log_probs, start=START, end=END, **options)
         assert plain(hypotheses) == plain(expected)
+
+
+@given(st.integers(1, 3), st.integers(1, 60), st.integers(1, 9), st.integers(1, 20), SEEDS)
+def test_the_best_of_blocks_are_those_of_a_stable_sort(rows, n, block, k, seed):
+    """Ties within a block and between blocks included, of each row for itself."""
+    k = min(k, n)
+    few = torch.randint(-4, 4, (rows, n), generator=torch.Generator().manual_seed(seed))
+    scores = torch.where(few == 3, -torch.inf, few.double())
+    with patch.object(beams, "BLOCK", block):
+        values, indices = beams.stable_topk(scores, k)
+    expected = scores.sort(dim=-1, descending=True, stable=True)
+    assert torch.equal(values, expected.values[:, :k])
+    assert torch.equal(indices, expected.indices[:, :k])
 
 
 @given(tables(vocabulary=(3, 4)), st.integers(2, 4))

@@ -20,13 +20,14 @@ from torch_impl.expansion import DynamicExpansion, StaticExpansion, factored, li
 from torch_impl.expansion.functional import DROPOUTS
 
 PROBABILITIES = st.sampled_from((0.1, 0.3, 0.5, 0.9))
+CHUNKS = st.sampled_from((1, 60, factored.CHUNK))
 
 
 class Masks:
-    """The masks of an expansion, for both implementations."""
+    """The masks of an expansion, for both implementations; factored computes in chunks."""
 
-    def __init__(self, case, p, dropout_of, seed):
-        generator, self.p = np.random.default_rng(seed), p
+    def __init__(self, case, p, dropout_of, seed, chunk):
+        generator, self.p, self.chunk = np.random.default_rng(seed), p, chunk
         (B, L, d), N = case.K.shape, len(case.E_Q)
         N = N * L if isinstance(case, DynamicCase) else N
         self.M = generator.random((B, N, L)) >= p
@@ -58,6 +59,7 @@ class Masks:
         with (
             mock.patch.object(literal.F, "dropout", drop),
             mock.patch.object(factored, "keep_factors", chosen),
+            mock.patch.object(factored, "CHUNK", self.chunk),
         ):
             out = operator(*arguments, dropout=self.p, implementation=implementation, **options)
         assert next(masks if implementation == "literal" else of_factored, None) is None
@@ -65,12 +67,12 @@ class Masks:
 
 
 @pytest.mark.parametrize("implementation", FORMS)
-@given(case=CASES, p=PROBABILITIES, dropout_of=st.sampled_from(DROPOUTS), seed=st.integers(0, 99))
+@given(CASES, PROBABILITIES, st.sampled_from(DROPOUTS), st.integers(0, 99), CHUNKS)
 def test_dropout_falls_on_m_and_on_forward_and_backward_values(
-    case, p, dropout_of, seed, implementation
+    implementation, case, p, dropout_of, seed, chunk
 ):
     """M is dropped once, with its sign, before the streams part."""
-    masks = Masks(case, p, dropout_of, seed)
+    masks = Masks(case, p, dropout_of, seed, chunk)
     arrays = {name: tensor(x) for name, x in case.arrays.items()}
     out = numpy(masks.run(implementation, case, arrays, dropout_of=dropout_of))
     for b in np.flatnonzero(case.mask.any(axis=1)):
@@ -99,9 +101,9 @@ def test_dropout_falls_on_m_and_on_forward_and_backward_values(
 
 
 @settings(max_examples=100)
-@given(CASES, PROBABILITIES, st.sampled_from(DROPOUTS), st.integers(0, 99))
-def test_gradients_under_dropout_are_the_literal_form_s(case, p, dropout_of, seed):
-    masks, found = Masks(case, p, dropout_of, seed), []
+@given(CASES, PROBABILITIES, st.sampled_from(DROPOUTS), st.integers(0, 99), CHUNKS)
+def test_gradients_under_dropout_are_the_literal_form_s(case, p, dropout_of, seed, chunk):
+    masks, found = Masks(case, p, dropout_of, seed, chunk), []
     for form in FORMS:
         arrays = {name: tensor(x, grad=name != "dO") for name, x in case.arrays.items()}
         dO = arrays.pop("dO")

@@ -141,6 +141,14 @@ DECODING = (
         BEAM,
     ),
     Fault(
+        "blocks of the first image",
+        "every image's best words are sought in the blocks of the first one's",
+        "torch_impl.decoding.beams:stable_topk",
+        "within = largest.sort(-1)",
+        "within = largest[:1].expand_as(largest).sort(-1)",
+        "test_decoding.py::test_the_best_of_blocks_are_those_of_a_stable_sort",
+    ),
+    Fault(
         "beams of other images",
         "memory is repeated image after image where beams stand beam after beam",
         "torch_impl.decoding.search:_encode_repeated",

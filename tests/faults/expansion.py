@@ -173,6 +173,22 @@ EXPANSION = (
         f"{CONFORMANCE}[static_expansion-fused-parts]",
     ),
     Fault(
+        "fused: no last block",
+        "of the sums of groups, what is left after whole blocks is not computed",
+        "torch_impl.kernels.static:StaticLaunches.sum_groups",
+        "blocks(size, launch.FLAT)",
+        "max(size // launch.FLAT, 1)",
+        f"{CONFORMANCE}[static_expansion-fused-parts]",
+    ),
+    Fault(
+        "factored: one part's masks for all",
+        "every part of a batch is dropped by the masks of the batch's beginning",
+        f"{FACTORED}:_Expansion.forward",
+        "_dropped(one.values(), chunk.first.keep_B, p)",
+        "_dropped(one.values(), first.keep_B[: len(chunk.M)] if p else None, p)",
+        DROPOUT,
+    ),
+    Fault(
         "factored: dropout scaled once",
         "backward values are not scaled for the forward values that were dropped",
         f"{FACTORED}:_dropped",
