@@ -18,6 +18,7 @@ from tests.support import strategies
 from tests.support.covers import covers
 from tests.support.expansion import CASES, FORMS, batched, operator, run
 from tests.support.parity import Errors, flat, gradients, load, nudge, numpy, tensor
+from tests.support.tolerances import PROMOTED
 from torch_impl.expansion import (
     DynamicExpansion,
     StaticExpansion,
@@ -188,7 +189,7 @@ def test_a_key_projection_of_several_dtypes_is_promoted(case, implementation, dt
     found, plain = projected(dtypes), projected(4 * (torch.float32,))
     assert found.dtype == plain.dtype
     if torch.bfloat16 not in dtypes:
-        assert (found - plain).abs().max() <= 1e-3 * max(1.0, plain.abs().max())
+        assert (found - plain).abs().max() <= PROMOTED * max(1.0, plain.abs().max())
 
 
 @pytest.mark.parametrize("layer", [StaticExpansion(4, 3), DynamicExpansion(4, 3)])

@@ -27,4 +27,5 @@ EFFECTS = {"abs": 1e-9}  # differences of means, in another order
 RESIDUAL = {"rel": 0.1}  # the standard deviation of 3,600 draws
 BETWEEN = {"rel": 0.5}  # the standard deviation of 60 draws, beside their noise
 ANOTHER_DEVICE = {"rtol": 1e-10, "atol": 1e-12}  # float64 on another device
+PROMOTED = 1e-3  # relative: where some operands were rounded to float16
 DEVIATIONS = 6  # standard deviations: what is drawn against its expectation
