@@ -289,8 +289,8 @@ CALLED = (
     "rates and other numbers as Python's: with arrays in float64 they must not be rounded to "
     "float32. Mappings are in any order. Arguments must not be changed, and nothing may be kept "
     f"from one call to the next. Nor may a call change a global setting: {SETTINGS}. "
-    "What a file sets when it is imported holds for its calls, and is not judged. Two processes, in "
-    "which Python iterates over sets of names in different orders, must give the same.",
+    "What a file sets when it is imported holds for its calls, and is not judged. Two processes, "
+    "in which Python iterates over sets of names in different orders, must give the same.",
     "JAX compiles every operation anew for each shape: its candidates take minutes, with --quick "
     "too. Derivatives are compiled as a whole, where no branch depends on values.",
     "A candidate runs in a process of its own. The oracle and all comparisons, of contiguous "
