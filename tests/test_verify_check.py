@@ -67,9 +67,9 @@ def test_bad_input_is_said():
         check(lambda X: X, "layer_norm")
 
 
-@pytest.mark.parametrize(("framework", "calls"), [("numpy", 1), (None, 2)])
-def test_a_hang_ends_by_the_time_limit_and_nothing_else_is_tried(framework, calls, tmp_path):
-    """One call, and one before it that finds the framework."""
+@pytest.mark.parametrize("framework", ["numpy", None])
+def test_a_hang_ends_by_the_time_limit_and_nothing_else_is_tried(framework, tmp_path):
+    """One call, and one before it to be compared with that of another process."""
 
     def sleeps(X, parameters):
         with (tmp_path / "calls").open("a") as file:
@@ -80,7 +80,7 @@ def test_a_hang_ends_by_the_time_limit_and_nothing_else_is_tried(framework, call
     with pytest.raises(AssertionError, match=r"did not answer within 0\.5 seconds"):
         check(sleeps, "layer_norm", framework=framework, limits=Limits(seconds=0.5))
     assert time.monotonic() - began < 20
-    assert (tmp_path / "calls").read_text().count("called") == calls
+    assert (tmp_path / "calls").read_text().count("called") == 2
 
 
 def test_a_hang_on_tensors_is_no_failure_on_numpy_arrays():
