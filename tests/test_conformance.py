@@ -24,7 +24,8 @@ OURS = {
     f"{ours.operator}-{ours.implementation.replace(', ', '-')}": ours
     for ours in (*implementations(), *interpreted_kernels())
 }
-EXAMPLES = 3
+EXAMPLES, OF_SEARCHES = 3, 30
+"""Of a search more, since ties that matter are seldom."""
 
 
 def failures(ours):
@@ -32,7 +33,8 @@ def failures(ours):
     arguments = OPERATORS[ours.operator].arguments
     candidate = Candidate(ours.function, ours.framework, arguments=arguments)
     candidate.name = ours.name
-    for verdict in table.verdicts(ours, candidate, EXAMPLES):
+    examples = OF_SEARCHES if ours.operator.endswith("search") else EXAMPLES
+    for verdict in table.verdicts(ours, candidate, examples):
         if verdict.status == FAILED:
             yield f"{verdict.name}: {verdict.message}\n\n{verdict.code}"
 

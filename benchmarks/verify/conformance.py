@@ -127,8 +127,7 @@ def resolve(
     kinds = {candidate.framework: _first_answer(candidate, _call(candidate, operator))}
     kind = kinds[candidate.framework]
     if framework is not None:
-        candidate.restart()
-        return candidate
+        return _with_gradients_compared(candidate, operator)
     if kind in LIMITS:  # in another framework it would take as long
         if len(candidate.mentions) == 1 and candidate.mentions != [candidate.framework]:
             once = candidate.once
@@ -162,8 +161,15 @@ def resolve(
             if kinds[other.framework] not in LIMITS:
                 chosen.once = chosen.once or other.once
             other.close()
-    chosen.restart()
-    return chosen
+    return _with_gradients_compared(chosen, operator)
+
+
+def _with_gradients_compared(candidate: Isolated, operator: Operator) -> Isolated:
+    """The candidate, restarted after its first gradients in two processes, if it has any."""
+    if candidate.framework != "numpy" and operator.by and not candidate.once:
+        _first_answer(candidate, _gradient(candidate, operator), "gradient")
+    candidate.restart()
+    return candidate
 
 
 def _is_written_for(other: Isolated, operator: Operator, in_numpy: Isolated) -> bool:
@@ -175,16 +181,13 @@ def _is_written_for(other: Isolated, operator: Operator, in_numpy: Isolated) -> 
         return False
     if "numpy" not in in_numpy.mentions:
         return True
-    case = operator.case(Draw(1))
-    by = {operator.arguments.index(name) for name in operator.by}
-    places = [place for place in float_arrays(case) if place[0] in by]
-    weights = output_weights(np.shape(operator.oracle(*case)))
-
-    def gradient() -> Any:
-        return _alone(other, operator).gradient(case, weights, places)
-
     # a gradient of its own may raise, as many do that are wrong
-    return _first_answer(other, gradient, "gradient") in ("", BACKWARD, "exit", *LIMITS)
+    return _first_answer(other, _gradient(other, operator), "gradient") in (
+        "",
+        BACKWARD,
+        "exit",
+        *LIMITS,
+    )
 
 
 def _first_answer(candidate: Isolated, call: Callable[[], Any], what: str = "call") -> str:
@@ -236,6 +239,15 @@ ACCEPTED = "", "in place", "state"
 def _call(candidate: BaseCandidate, operator: Operator) -> Callable[[], Any]:
     """A call of the candidate on a case."""
     return lambda: _alone(candidate, operator)(*operator.case(Draw(1)))
+
+
+def _gradient(candidate: BaseCandidate, operator: Operator) -> Callable[[], Any]:
+    """A gradient of the candidate on a case."""
+    case = operator.case(Draw(1))
+    by = {operator.arguments.index(name) for name in operator.by}
+    places = [place for place in float_arrays(case) if place[0] in by]
+    weights = output_weights(np.shape(operator.oracle(*case)))
+    return lambda: _alone(candidate, operator).gradient(case, weights, places)
 
 
 def _answer(call: Callable[[], Any]) -> tuple[str, Any, str]:

@@ -9,11 +9,12 @@ import random
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from gc import isenabled
 from hashlib import blake2b
 from locale import LC_ALL, setlocale
-from os import getcwd
+from os import fstat, getcwd
 from signal import SIGINT, getsignal
 from sys import getrecursionlimit as get_limit
 from typing import Any
@@ -98,6 +99,14 @@ def filters() -> list[Any]:
     ]
 
 
+def _output() -> tuple[Any, ...]:
+    """Standard output: Python's, whether it is closed, and the file of its descriptor."""
+    with suppress(OSError):
+        file = fstat(1)
+        return sys.stdout, getattr(sys.stdout, "closed", None), file.st_dev, file.st_ino
+    return (sys.stdout,)
+
+
 def settings_reader() -> tuple[Callable[[], dict[str, Any]], dict[str, Seedings]]:
     """A function that reads the settings, without those of modules imported later; and its
     generators.
@@ -114,8 +123,8 @@ def settings_reader() -> tuple[Callable[[], dict[str, Any]], dict[str, Seedings]
         "np.geterr()": np.geterr,
         "np.get_printoptions()": np.get_printoptions,
         "warnings.filters": filters,
-        "logging.root.level": lambda: logging.root.level,
-        "sys.stdout": partial(getattr, sys, "stdout"),
+        "the level of logging": lambda: (logging.root.level, logging.root.manager.disable),
+        "standard output": _output,
         "signal.getsignal(SIGINT)": partial(getsignal, SIGINT),
         "locale.setlocale()": partial(setlocale, LC_ALL),
         "gc.isenabled()": isenabled,

@@ -280,6 +280,41 @@ def FUNCTION(X, parameters):
         Y.register_hook(lambda g: np.random.seed(g.shape[0]))
     return Y
 
+# equals_oracle: seeds in the backward pass, each time otherwise
+right = FUNCTION
+import numpy as np
+calls = []
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    if Y.requires_grad:
+        Y.register_hook(lambda g: np.random.seed(len(calls)) or calls.append(0))
+    return Y
+
+# equals_oracle: closes standard output
+right = FUNCTION
+import sys
+
+def FUNCTION(X, parameters):
+    sys.stdout.close()
+    return right(X, parameters)
+
+# equals_oracle: has its messages go nowhere
+right = FUNCTION
+import os
+
+def FUNCTION(X, parameters):
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return right(X, parameters)
+
+# equals_oracle: turns warnings of loggers off
+right = FUNCTION
+import logging
+
+def FUNCTION(X, parameters):
+    logging.disable(logging.WARNING)
+    return right(X, parameters)
+
 # gradient: sets one thread in the backward pass
 right = FUNCTION
 

@@ -16,6 +16,9 @@ from torch_impl.common.precision import at_least_float32
 from torch_impl.kernels import launch
 from torch_impl.kernels.launch import Launches, blocks, row_tiles
 
+SEQUENCES = 8
+"""The fewest sequences that a program sums where a batch is summed in parts."""
+
 PROGRAMS = 512
 """Target number of programs in a grid: a few per multiprocessor (A100: 108, H100: 132)."""
 
@@ -152,8 +155,8 @@ def backward(
         dQ = (dM @ keys.view(B * L, d).to(dM.dtype)).to(keys.dtype)  # (N, d)
         dK = (dM.mT @ query_vectors.to(dM.dtype)).to(keys.dtype).view(B, L, d)
 
-    # a program sums at least eight sequences; no more parts than fill the device
-    parts = min(blocks(B, 8), blocks(PROGRAMS, call.T * call.channel_blocks))
+    # no more parts than fill the device
+    parts = min(blocks(B, SEQUENCES), blocks(PROGRAMS, call.T * call.channel_blocks))
     sequences = blocks(B, parts)
     parts = blocks(B, sequences)
     dE_B = call.empty_precise(parts, N, d)

@@ -20,16 +20,27 @@ from torch_impl.training.scheduled_sampling import sampled_inputs
 Found = list[tuple[list[int], float]]
 
 
+IMAGES = 2
+"""Number of images of a search; the case is the last, and the others have other scores."""
+
+
+def _of_images(table: Any, images: int, device: str) -> Tensor:
+    """Tables of log-probabilities, (images, *table.shape)."""
+    return torch.stack(
+        [torch.tensor(table, device=device).roll(i, -1) for i in range(images)][::-1]
+    )
+
+
 class _Table(nn.Module):
-    """``NextLogProbs`` as a captioning model of one image."""
+    """``NextLogProbs`` as a captioning model, whose features are the numbers of images."""
 
     def __init__(
-        self, model: NextLogProbs, start: int, end: int, max_length: int, device: str
+        self, model: NextLogProbs, start: int, end: int, max_length: int, device: str, images: int
     ) -> None:
         super().__init__()
-        self.table = torch.tensor(model.table, device=device)
+        self.tables = _of_images(model.table, images, device)
         self.start_id, self.end_id, self.pad_id, self.max_length = start, end, start, max_length
-        self.image = torch.zeros(1, 1, 1, device=device)
+        self.images = torch.arange(float(images), device=device)[:, None, None]
 
     def encode(self, features: Tensor, lengths: Tensor | None = None) -> Tensor:
         return features
@@ -38,8 +49,8 @@ class _Table(nn.Module):
         self, tokens: Tensor, memory: Tensor, memory_lengths: Tensor | None = None
     ) -> Tensor:
         numbers = torch.stack([*accumulate(tokens.unbind(1), after, initial=0 * tokens[:, 0])], 1)
-        steps = torch.arange(tokens.shape[1], device=tokens.device)
-        return self.table[steps, numbers[:, 1:] % self.table.shape[1]]
+        steps, image = torch.arange(tokens.shape[1], device=tokens.device), memory[:, 0].long()
+        return self.tables[image, steps, numbers[:, 1:] % self.tables.shape[2]]
 
 
 class _Cached(_Table):
@@ -53,20 +64,21 @@ class _Cached(_Table):
 
     def step(self, tokens: Tensor) -> Tensor:
         self.words, self.numbers = self.words + 1, after(self.numbers, tokens)
-        return self.table[self.words - 1, self.numbers % self.table.shape[1]]
+        image = torch.arange(len(tokens), device=tokens.device)[:, None]
+        return self.tables[image, self.words - 1, self.numbers % self.tables.shape[2]]
 
     def reorder(self, beams: Tensor) -> None:
         self.numbers = self.numbers.gather(1, beams)
 
 
 class _Halves:
-    """``HalvesLogProbs`` as a middle-out captioner of one image, and its cache."""
+    """``HalvesLogProbs`` as a middle-out captioner, and its cache."""
 
     def __init__(self, model: HalvesLogProbs, end: int, max_length: int, device: str) -> None:
-        self.table = torch.tensor(model.table, device=device)
+        self.tables = _of_images(model.table, IMAGES, device)
         # padding is never read
         self.start_id, self.end_id, self.pad_id, self.max_length = end, end, end, max_length
-        V = self.table.shape[-1]
+        V = self.tables.shape[-1]
         self.configuration = SimpleNamespace(
             side_order=(0, 1), vocabulary_size=V, pad_id=end, end_id=end
         )
@@ -89,7 +101,8 @@ class _Halves:
             self.numbers[1 - side] = after(before, tokens).where(attend_mask, before)
             self.words = self.words + attend_mask
         number = after(self.numbers[side], self.numbers[1 - side])
-        return self.table[side, self.words, number % self.table.shape[-2]]
+        image = torch.arange(len(tokens), device=tokens.device)[:, None]
+        return self.tables[image, side, self.words, number % self.tables.shape[-2]]
 
     def reorder(self, beams: Tensor) -> None:
         self.numbers = self.numbers.gather(2, beams.expand(2, *beams.shape))
@@ -102,22 +115,22 @@ def _plain(hypotheses: Sequence[Hypothesis]) -> Found:
 
 def greedy(model: NextLogProbs, start: int, end: int, max_length: int, *, device: str) -> Found:
     """``torch_impl.decoding.greedy``."""
-    table = _Table(model, start, end, max_length, device)
-    return _plain(search.greedy(table, table.image, max_length=max_length))
+    table = _Table(model, start, end, max_length, device, IMAGES)
+    return _plain(search.greedy(table, table.images, max_length=max_length)[-1:])
 
 
 def sample(
     model: NextLogProbs, uniforms: Sequence[float], start: int, end: int, *, device: str
 ) -> Found:
     """``torch_impl.decoding.sample`` with given uniforms."""
-    table = _Table(model, start, end, len(uniforms) + 1, device)
+    table = _Table(model, start, end, len(uniforms) + 1, device, IMAGES)
 
     def choose(log_probs: Tensor, step: int) -> Tensor:
-        u = torch.tensor([[uniforms[step]]], dtype=torch.float64, device=device)
+        u = torch.tensor([[uniforms[step]]] * IMAGES, dtype=torch.float64, device=device)
         return search.inverse_cdf(log_probs, u)
 
-    found = search._generate(table, table.image, None, 1, table.max_length, choose)
-    return _plain(found.hypotheses()[0])
+    found = search._generate(table, table.images, None, 1, table.max_length, choose)
+    return _plain(found.hypotheses()[-1])
 
 
 def scheduled_sampling(
@@ -131,18 +144,18 @@ def scheduled_sampling(
 ) -> Tensor:
     """``torch_impl.training.scheduled_sampling.sampled_inputs``."""
     drawn = torch.tensor([coins, uniforms], dtype=torch.float64, device=device)
-    table: Any = _Cached(model, y[0], y[0], len(y), device)
+    table: Any = _Cached(model, y[0], y[0], len(y), device, 1)
     words = torch.tensor([y], device=device)
-    return sampled_inputs(table, words, table.image, None, drawn[:1] < epsilon, drawn[1:])[0]
+    return sampled_inputs(table, words, table.images, None, drawn[:1] < epsilon, drawn[1:])[0]
 
 
 def beam_search(
     model: NextLogProbs, start: int, end: int, beam: int, length: int, num: int, *, device: str
 ) -> Found:
     """``torch_impl.decoding.beam_search``."""
-    table: Any = _Cached(model, start, end, length, device)
+    table: Any = _Cached(model, start, end, length, device, IMAGES)
     options: Any = {"beam_size": beam, "max_length": length, "num_return": num}
-    return _plain(search.beam_search(table, table.image, **options)[0])
+    return _plain(search.beam_search(table, table.images, **options)[-1])
 
 
 def grid_beam_search(
@@ -157,9 +170,9 @@ def grid_beam_search(
     device: str,
 ) -> Found:
     """``torch_impl.decoding.grid_beam.grid_beam_search``."""
-    table: Any = _Cached(model, start, end, length, device)
+    table: Any = _Cached(model, start, end, length, device, IMAGES)
     options: Any = {"beam_size": beam, "max_length": length, "num_return": num}
-    return _plain(search_the_grid(table, table.image, words=[word], **options)[0])
+    return _plain(search_the_grid(table, table.images, words=[word] * IMAGES, **options)[-1])
 
 
 def middle_out_beam_search(
@@ -167,6 +180,7 @@ def middle_out_beam_search(
 ) -> Found:
     """``torch_impl.decoding.middle_out.middle_out_beam_search``."""
     table: Any = _Halves(model, end, length, device)
-    options: Any = {"beam_size": beam, "max_length": length, "num_return": num, "middle": [middle]}
-    (found,) = search_outwards(table, torch.zeros(1, 1, 1, device=device), **options)
+    options: Any = {"beam_size": beam, "max_length": length, "num_return": num}
+    features = torch.zeros(IMAGES, 1, 1, device=device)
+    *_, found = search_outwards(table, features, middle=[middle] * IMAGES, **options)
     return [([*h.left[::-1], h.middle, *h.right], h.score) for h in found]

@@ -12,7 +12,7 @@ import torch
 from torch_impl import kernels
 from torch_impl.decoding import beams
 from torch_impl.expansion import factored
-from torch_impl.kernels import launch
+from torch_impl.kernels import launch, static
 from torch_impl.recurrent import loop
 
 THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
@@ -20,10 +20,11 @@ THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
     (loop, "CHUNK", 256),
     (beams, "BLOCK", 4),
     (launch, "FLAT", 16),
+    (static, "SEQUENCES", 1),
 )
 """Modules, their thresholds, and the small value of each."""
 
-TILES = launch.Tiles(16, 4, 4, 4)
+TILES = launch.Tiles(2, 4, 4, 4)
 
 
 @contextmanager
