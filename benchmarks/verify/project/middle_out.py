@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.verify.project.modules import select
-from torch_impl.middle_out import Weights, attend, interleave, run, step
+from torch_impl.middle_out import Weights, attend, interleave, run, run_by_steps, step
 from torch_impl.models import denoising
 
 Parameters = Mapping[str, Tensor]
@@ -45,6 +45,12 @@ def middle_out_step(
     return torch.stack(found).flatten(1, 2)[:, 0]
 
 
+def _last(x: Tensor) -> Tensor:
+    """(2, 2, *x.shape): ``x`` as the last sequence of the last lane; in the others its reverse."""
+    other = x.flip(-1)
+    return torch.stack([other, other, other, x]).unflatten(0, (2, 2))
+
+
 def middle_out_captioner(
     left: Tensor,
     middle: int,
@@ -54,8 +60,10 @@ def middle_out_captioner(
     c: Tensor,
     parameters: Parameters,
     self_attention: str,
+    *,
+    implementation: str = "custom_backward",
 ) -> Tensor:
-    """``torch_impl.middle_out.run``."""
+    """``torch_impl.middle_out.run``, or literal ``run_by_steps``; batch of two, two lanes."""
     sides = [select(parameters, f"{side}.") for side in ("left", "right")]
     # words may use every id, so padding is negative
     words = interleave(left.tolist(), middle, right.tolist(), -1)
@@ -63,24 +71,24 @@ def middle_out_captioner(
     if not len(tokens):
         return parameters["embedding.weight"].new_zeros(0, len(parameters["embedding.weight"]))
     inputs = parameters["embedding.weight"][tokens.clamp(min=0)]
-    hs, _ = run(
-        _weights(*sides),
-        (h[None, None], c[None, None]),
-        inputs[None, None],
-        memory[None, None],
-        attend_mask=(following >= 0)[None, None],
-    )
+    of_lanes = (None if w is None else torch.cat([w.flip(0), w], 1) for w in _weights(*sides))
+    weights = Weights(*of_lanes)  # type: ignore[arg-type]
+    decode = run_by_steps if implementation == "literal" else run
+    state, given = (_last(h), _last(c)), (_last(inputs), _last(memory))
+    hs, _ = decode(weights, state, *given, attend_mask=_last(following >= 0))
     rows = []
     for p, (side, half) in enumerate(zip(sides, (left, right), strict=True)):
-        of_side = hs[0, 0, p::2][: len(half)]
+        of_side = hs[-1, -1, p::2][: len(half)]
         logits = of_side @ side["vocabulary.weight"].T + side["vocabulary.bias"]
         rows.append(logits.log_softmax(-1))
     return torch.cat(rows)
 
 
-def middle_out_loss(left: Tensor, middle: int, right: Tensor, *rest: Any) -> Tensor:
-    """Cross-entropy of both halves by ``torch_impl.middle_out.run``."""
-    log_p = middle_out_captioner(left, middle, right, *rest)
+def middle_out_loss(
+    left: Tensor, middle: int, right: Tensor, *rest: Any, implementation: str = "custom_backward"
+) -> Tensor:
+    """Cross-entropy of both halves by ``middle_out_captioner``."""
+    log_p = middle_out_captioner(left, middle, right, *rest, implementation=implementation)
     return -log_p.gather(1, torch.cat([left, right])[:, None]).sum()
 
 
