@@ -193,7 +193,7 @@ def _is_written_for(other: Isolated, operator: Operator, in_numpy: Isolated) -> 
 def _first_answer(candidate: Isolated, call: Callable[[], Any], what: str = "call") -> str:
     """The kind of failure of the first ``call`` of all, or of a second one's if they differ.
 
-    The second is made in a process whose hashes of strings are others, and so the order of sets.
+    The second runs in a process with another hash seed, where sets are iterated in another order.
     If they differ, or both left one state of random numbers, ``candidate.once`` says how.
     """
     kind, result, said = first = _answer(call)

@@ -86,8 +86,8 @@ CONFIRMED = 7
 """Number of fresh processes in which a failure must come again in the same call."""
 
 FIRST = 6
-"""Number of small cases of which the one with fewest dimensions of 1 is first, so that it shows
-what a candidate does wrong in its first call.
+"""Number of small cases of which the one with the fewest dimensions of size 1 is tested first, so
+that an error in a first call shows.
 """
 
 PARTS = 64
@@ -217,7 +217,7 @@ def draws(
     large: bool = True,
     until: float = np.inf,
 ) -> Iterator[Draw]:
-    """The draws of a property's cases: small ones, the first of several tokens; then large ones.
+    """The draws of a property's cases: small ones, then large ones.
 
     Of the small ones half as many for checks that repeat calls, a quarter if of padded batches;
     none if all are large. After the time ``until`` no more than ``LEAST``.
@@ -252,7 +252,7 @@ def draws(
 
 
 def _ones(case: Case) -> int:
-    """The number of dimensions of 1: with them, much is zero whatever a candidate does wrong."""
+    """The number of dimensions of size 1, along which many outputs and gradients are zero."""
     return sum(np.shape(get(case, place)).count(1) for place in float_arrays(case))
 
 

@@ -32,7 +32,7 @@ def _of_images(table: Any, images: int, device: str) -> Tensor:
 
 
 class _Table(nn.Module):
-    """``NextLogProbs`` as a captioning model, whose features are the numbers of images."""
+    """``NextLogProbs`` as a captioning model; the features of an image are its index."""
 
     def __init__(
         self, model: NextLogProbs, start: int, end: int, max_length: int, device: str, images: int
