@@ -2,6 +2,7 @@
 
 import gc
 import os
+from collections.abc import Iterator
 
 # before PyTorch is imported, here and in the processes that tests start
 os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
@@ -30,6 +31,15 @@ def pytest_collection_finish() -> None:
 def _seed() -> None:
     """What PyTorch draws does not depend on the tests before."""
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _uninitialised_memory_is_nan() -> Iterator[None]:
+    """As PyTorch fills it in its deterministic mode."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(before)
 
 
 @pytest.fixture(autouse=True)

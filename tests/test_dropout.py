@@ -20,14 +20,19 @@ from torch_impl.expansion import DynamicExpansion, StaticExpansion, factored, li
 from torch_impl.expansion.functional import DROPOUTS
 
 PROBABILITIES = st.sampled_from((0.1, 0.3, 0.5, 0.9))
-CHUNKS = st.sampled_from((1, 60, factored.CHUNK))
+CHUNKS = (1, 60, factored.CHUNK)
+
+
+def chunks_of(size):
+    """Factored computes in chunks of ``size`` within."""
+    return mock.patch.object(factored, "CHUNK", size)
 
 
 class Masks:
-    """The masks of an expansion, for both implementations; factored computes in chunks."""
+    """The masks of an expansion, for both implementations."""
 
-    def __init__(self, case, p, dropout_of, seed, chunk):
-        generator, self.p, self.chunk = np.random.default_rng(seed), p, chunk
+    def __init__(self, case, p, dropout_of, seed):
+        generator, self.p = np.random.default_rng(seed), p
         (B, L, d), N = case.K.shape, len(case.E_Q)
         N = N * L if isinstance(case, DynamicCase) else N
         self.M = generator.random((B, N, L)) >= p
@@ -59,7 +64,6 @@ class Masks:
         with (
             mock.patch.object(literal.F, "dropout", drop),
             mock.patch.object(factored, "keep_factors", chosen),
-            mock.patch.object(factored, "CHUNK", self.chunk),
         ):
             out = operator(*arguments, dropout=self.p, implementation=implementation, **options)
         assert next(masks if implementation == "literal" else of_factored, None) is None
@@ -67,14 +71,16 @@ class Masks:
 
 
 @pytest.mark.parametrize("implementation", FORMS)
-@given(CASES, PROBABILITIES, st.sampled_from(DROPOUTS), st.integers(0, 99), CHUNKS)
+@pytest.mark.parametrize("chunk", CHUNKS)
+@given(CASES, PROBABILITIES, st.sampled_from(DROPOUTS), st.integers(0, 99))
 def test_dropout_falls_on_m_and_on_forward_and_backward_values(
-    implementation, case, p, dropout_of, seed, chunk
+    implementation, chunk, case, p, dropout_of, seed
 ):
     """M is dropped once, with its sign, before the streams part."""
-    masks = Masks(case, p, dropout_of, seed, chunk)
+    masks = Masks(case, p, dropout_of, seed)
     arrays = {name: tensor(x) for name, x in case.arrays.items()}
-    out = numpy(masks.run(implementation, case, arrays, dropout_of=dropout_of))
+    with chunks_of(chunk):
+        out = numpy(masks.run(implementation, case, arrays, dropout_of=dropout_of))
     for b in np.flatnonzero(case.mask.any(axis=1)):
         a, valid = case.sequence(int(b)), case.mask[b]
         rows = np.ones(len(case.E_Q), dtype=bool)
@@ -101,15 +107,20 @@ def test_dropout_falls_on_m_and_on_forward_and_backward_values(
 
 
 @settings(max_examples=100)
-@given(CASES, PROBABILITIES, st.sampled_from(DROPOUTS), st.integers(0, 99), CHUNKS)
-def test_gradients_under_dropout_are_the_literal_form_s(case, p, dropout_of, seed, chunk):
-    masks, found = Masks(case, p, dropout_of, seed, chunk), []
-    for form in FORMS:
+@given(CASES, PROBABILITIES, st.sampled_from(DROPOUTS), st.integers(0, 99))
+def test_gradients_under_dropout_are_the_literal_form_s(case, p, dropout_of, seed):
+    masks = Masks(case, p, dropout_of, seed)
+
+    def gradients(form, chunk):
         arrays = {name: tensor(x, grad=name != "dO") for name, x in case.arrays.items()}
         dO = arrays.pop("dO")
-        torch.autograd.backward(masks.run(form, case, arrays, dropout_of=dropout_of), dO)
-        found.append(flat({name: numpy(x.grad) for name, x in arrays.items()}))
-    assert_close(found[1], found[0], "gradients")
+        with chunks_of(chunk):  # in the backward pass too
+            torch.autograd.backward(masks.run(form, case, arrays, dropout_of=dropout_of), dO)
+        return flat({name: numpy(x.grad) for name, x in arrays.items()})
+
+    expected = gradients("literal", factored.CHUNK)
+    for chunk in CHUNKS:
+        assert_close(gradients("factored", chunk), expected, "gradients")
 
 
 @pytest.mark.parametrize("dropout_of", DROPOUTS)

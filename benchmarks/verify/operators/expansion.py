@@ -47,14 +47,21 @@ def groups(draw: Draw) -> tuple[int, ...]:
     return tuple(draw.size(f"group_{i}", 4, large[i]) for i in range(count))
 
 
+def _channels(draw: Draw) -> int:
+    """d. Off the grid at least 2: the rounding error of a single channel that is almost zero, of a
+    key or a condition and query, cancels in Psi in the papers' order of operations, in no other.
+    """
+    return draw.size("d", 6, large=WIDTHS, least=2 if draw.regime == "off_grid" else 1)
+
+
 def _static(draw: Draw) -> Case:
-    d, L = draw.size("d", 6, large=WIDTHS), draw.size("L", 6, large=TOKENS)
+    d, L = _channels(draw), draw.size("L", 6, large=TOKENS)
     sizes = groups(draw)
     return draw.inputs(L, d), parameters(draw, sum(sizes), d), sizes
 
 
 def _dynamic(draw: Draw) -> Case:
-    d, L = draw.size("d", 6, large=WIDTHS), draw.size("L", 6, large=TOKENS)
+    d, L = _channels(draw), draw.size("L", 6, large=TOKENS)
     N_E, causal = draw.size("N_E", 4, large=(17, 33, 65)), draw.flag("causal")
     return draw.inputs(L, d), parameters(draw, N_E, d, "condition"), causal
 

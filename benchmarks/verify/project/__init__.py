@@ -95,6 +95,11 @@ def implementations(device: str = "cpu") -> list[ProjectImplementation]:
         elif "device" in options:
             ours = ProjectImplementation(name, "torch", partial(function, device=device))
             found += [ours, ours.with_small_tiles()] if name.endswith("beam_search") else [ours]
+        elif "by_steps" in options:
+            steps = partial(function, by_steps=True)
+            cached = ProjectImplementation(name, "incremental", steps, "numpy")
+            found += [ProjectImplementation(name, "torch", function)]
+            found += [cached, cached.with_small_tiles()]
         elif function.__module__ == metrics.__name__:
             found.append(ProjectImplementation(name, "pycocoevalcap", function, "numpy"))
         else:

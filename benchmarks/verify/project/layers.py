@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from benchmarks.verify.project.modules import call
+from benchmarks.verify.project.modules import call, read_by_steps
 from torch_impl.expansion import DynamicExpansion, StaticExpansion
 from torch_impl.layers.attention import AttentionOnAttention, MultiHeadAttention
 from torch_impl.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, Mixer
@@ -98,8 +98,10 @@ def captioner(
     num_heads: int,
     encoder_reduction: str,
     decoder_reduction: str,
+    *,
+    by_steps: bool = False,
 ) -> Tensor:
-    """``torch_impl.models.Captioner``."""
+    """``torch_impl.models.Captioner``, or its ``init_cache``, which is without gradients."""
 
     def layers(side: str) -> int:
         return len({name.split(".")[2] for name in parameters if name.startswith(f"{side}.layers")})
@@ -124,6 +126,8 @@ def captioner(
         pad_id=0,
     )
     module = partial(Captioner, configuration)
+    if by_steps:
+        return read_by_steps(module, parameters, features, tokens)
     return call(module, parameters, features[None], tokens[None])[0]
 
 

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from torch_impl.models import BaseCaptioner
+
 
 def call(
     module: Callable[[], nn.Module], parameters: Mapping[str, Tensor], *arguments: Any, **named: Any
@@ -17,6 +19,32 @@ def call(
     with torch.device("meta"):
         layer = module()
     return functional_call(layer, dict(parameters), arguments, named)
+
+
+def read_by_steps(
+    model: Callable[[], BaseCaptioner],
+    parameters: Mapping[str, Any],
+    features: Any,
+    tokens: Any,
+) -> Tensor:
+    """The output (T, V) of a captioner for NumPy's arrays, a token at a time, by its cache.
+
+    The cache is of two images of two hypotheses, which change places after each token; the others
+    have other numbers, and the other image a row less.
+    """
+    with torch.device("meta"):
+        captioner = model()
+    weights = {name: torch.as_tensor(value) for name, value in parameters.items()}
+    captioner.load_state_dict(weights, assign=True)
+    image, words = torch.tensor(features), torch.tensor(tokens)
+    images, lengths = torch.stack([image.flip(0), image]), torch.tensor([len(image) - 1, len(image)])
+    lengths = lengths.clamp(min=1)
+    cache = captioner.init_cache(captioner.encode(images, lengths), lengths, num_beams=2)
+    found = []
+    for t, word in enumerate(torch.stack([words, words.flip(0)], 1)):  # (2,)
+        found.append(cache.step(word.roll(t).expand(2, 2))[1, t % 2])
+        cache.reorder(torch.tensor([[1, 0], [1, 0]]))
+    return torch.stack(found)
 
 
 def select(parameters: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

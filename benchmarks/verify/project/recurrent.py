@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from benchmarks.verify.project.modules import call, select
+from benchmarks.verify.project.modules import call, read_by_steps, select
 from torch_impl.models import RecurrentCaptioner
 from torch_impl.models.recurrent import RecurrentConfiguration
 from torch_impl.recurrent import LSTM, AttentiveLSTM, Masks, State, read_only_inputs
@@ -127,9 +127,16 @@ def read_only_lstm(
 
 
 def read_only_captioner(
-    features: Tensor, tokens: Tensor, parameters: Parameters, reading: str
+    features: Tensor,
+    tokens: Tensor,
+    parameters: Parameters,
+    reading: str,
+    *,
+    by_steps: bool = False,
 ) -> Tensor:
-    """``torch_impl.models.RecurrentCaptioner``, configured as in the read-only paper."""
+    """``torch_impl.models.RecurrentCaptioner`` of the read-only paper, or its ``init_cache``."""
+    if by_steps:
+        parameters = {name: torch.tensor(value) for name, value in parameters.items()}
     (V, d_x), d = parameters["W_e"].shape, len(parameters["W_im"])
     unit = reading != "none"
     lstm = printed(parameters, "iforc" if unit else "ifoc")
@@ -154,4 +161,6 @@ def read_only_captioner(
         pad_id=0,
     )
     module = partial(RecurrentCaptioner, configuration)
+    if by_steps:
+        return read_by_steps(module, weights, features, tokens)
     return cast(Tensor, call(module, weights, features[None], tokens[None])[0])

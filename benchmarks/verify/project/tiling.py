@@ -13,12 +13,14 @@ from torch_impl import kernels
 from torch_impl.decoding import beams
 from torch_impl.expansion import factored
 from torch_impl.kernels import launch, static
+from torch_impl.layers import kv_cache
 from torch_impl.recurrent import loop
 
 THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
     (factored, "CHUNK", 8),
-    (loop, "CHUNK", 256),
+    (loop, "CHUNK", 200),
     (beams, "BLOCK", 4),
+    (kv_cache, "OUTPUTS", 3),
     (launch, "FLAT", 16),
     (static, "SEQUENCES", 1),
 )
