@@ -95,6 +95,9 @@ def implementations(device: str = "cpu") -> list[ProjectImplementation]:
         elif "device" in options:
             ours = ProjectImplementation(name, "torch", partial(function, device=device))
             found += [ours, ours.with_small_tiles()] if name.endswith("beam_search") else [ours]
+            if name == "beam_search":
+                exported = decoding.exported_beam_search
+                found.append(ProjectImplementation(name, "exported", exported, "numpy"))
         elif "by_steps" in options:
             steps = partial(function, by_steps=True)
             cached = ProjectImplementation(name, "incremental", steps, "numpy")

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from benchmarks.scoring.onnx_captioner import Hypothesis as OnnxHypothesis
+from benchmarks.scoring.onnx_captioner import OnnxCaptioner
 from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs, after
 from torch_impl.decoding import search
 from torch_impl.decoding.beams import Hypothesis
@@ -109,7 +111,7 @@ class _Halves:
         self.words = self.words.gather(1, beams)
 
 
-def _plain(hypotheses: Sequence[Hypothesis]) -> Found:
+def _plain(hypotheses: Sequence[Hypothesis | OnnxHypothesis]) -> Found:
     return [(hypothesis.tokens, hypothesis.score) for hypothesis in hypotheses]
 
 
@@ -119,18 +121,28 @@ def greedy(model: NextLogProbs, start: int, end: int, max_length: int, *, device
     return _plain(search.greedy(table, table.images, max_length=max_length)[-1:])
 
 
+def _another(word: int, V: int, end: int) -> int:
+    """Another word than ``word`` and ``end``, for the images beside the case; ``word`` if none."""
+    return next((w % V for w in range(word + 1, word + V) if w % V != end), word)
+
+
+def _other(uniform: float) -> float:
+    return (uniform + 0.5) % 1
+
+
 def sample(
     model: NextLogProbs, uniforms: Sequence[float], start: int, end: int, *, device: str
 ) -> Found:
-    """``torch_impl.decoding.sample`` with given uniforms."""
+    """``torch_impl.decoding.sample`` with given uniforms: the last of two samples an image."""
     table = _Table(model, start, end, len(uniforms) + 1, device, IMAGES)
 
     def choose(log_probs: Tensor, step: int) -> Tensor:
-        u = torch.tensor([[uniforms[step]]] * IMAGES, dtype=torch.float64, device=device)
+        u = torch.full((IMAGES, 2), _other(uniforms[step]), dtype=torch.float64, device=device)
+        u[-1, -1] = uniforms[step]
         return search.inverse_cdf(log_probs, u)
 
-    found = search._generate(table, table.images, None, 1, table.max_length, choose)
-    return _plain(found.hypotheses()[-1])
+    found = search._generate(table, table.images, None, 2, table.max_length, choose)
+    return _plain(found.hypotheses()[-1][-1:])
 
 
 def scheduled_sampling(
@@ -142,11 +154,15 @@ def scheduled_sampling(
     *,
     device: str,
 ) -> Tensor:
-    """``torch_impl.training.scheduled_sampling.sampled_inputs``."""
-    drawn = torch.tensor([coins, uniforms], dtype=torch.float64, device=device)
-    table: Any = _Cached(model, y[0], y[0], len(y), device, 1)
-    words = torch.tensor([y], device=device)
-    return sampled_inputs(table, words, table.images, None, drawn[:1] < epsilon, drawn[1:])[0]
+    """``torch_impl.training.scheduled_sampling.sampled_inputs``: the last of two sequences."""
+
+    def tensor(case: Sequence[float]) -> Tensor:
+        return torch.tensor([[*map(_other, case)], case], dtype=torch.float64, device=device)
+
+    table: Any = _Cached(model, y[0], y[0], len(y), device, IMAGES)
+    words = torch.tensor([[y[0], *y[:0:-1]], y], device=device)
+    drawn = tensor(coins) < epsilon, tensor(uniforms)
+    return sampled_inputs(table, words, table.images, None, *drawn)[-1]
 
 
 def beam_search(
@@ -156,6 +172,37 @@ def beam_search(
     table: Any = _Cached(model, start, end, length, device, IMAGES)
     options: Any = {"beam_size": beam, "max_length": length, "num_return": num}
     return _plain(search.beam_search(table, table.images, **options)[-1])
+
+
+class _Exported(OnnxCaptioner):
+    """``NextLogProbs`` as an exported captioner; its state is its cache."""
+
+    def __init__(self, cached: Any) -> None:
+        self.cached, self.max_length = cached, cached.max_length
+        self.start_id, self.end_id, self.pad_id = cached.start_id, cached.end_id, cached.pad_id
+
+    def encode(self, features: Any, mask: Any = None) -> dict[str, Any]:
+        return {"mask": features}
+
+    def begin(self, memory: Any, copies: int) -> dict[str, Any]:
+        self.cached.init_cache()
+        return dict(memory)
+
+    def step(self, tokens: Any, hypotheses: Any, state: dict[str, Any]) -> tuple[Any, Any]:
+        if self.cached.words:
+            self.cached.reorder(torch.as_tensor(hypotheses))
+        return self.cached.step(torch.as_tensor(tokens)).numpy(), state
+
+
+def exported_beam_search(
+    model: NextLogProbs, start: int, end: int, beam: int, length: int, num: int
+) -> Found:
+    """``benchmarks.scoring.onnx_captioner.OnnxCaptioner.beam_search``."""
+    table = _Cached(model, start, end, length, "cpu", IMAGES)
+    found = _Exported(table).beam_search(
+        table.images.numpy(), beam_size=beam, max_length=length, num_return=num
+    )
+    return _plain(found[-1])
 
 
 def grid_beam_search(
@@ -172,7 +219,8 @@ def grid_beam_search(
     """``torch_impl.decoding.grid_beam.grid_beam_search``."""
     table: Any = _Cached(model, start, end, length, device, IMAGES)
     options: Any = {"beam_size": beam, "max_length": length, "num_return": num}
-    return _plain(search_the_grid(table, table.images, words=[word] * IMAGES, **options)[-1])
+    words = _another(word, table.tables.shape[-1], end), word
+    return _plain(search_the_grid(table, table.images, words=words, **options)[-1])
 
 
 def middle_out_beam_search(
@@ -182,5 +230,6 @@ def middle_out_beam_search(
     table: Any = _Halves(model, end, length, device)
     options: Any = {"beam_size": beam, "max_length": length, "num_return": num}
     features = torch.zeros(IMAGES, 1, 1, device=device)
-    *_, found = search_outwards(table, features, middle=[middle] * IMAGES, **options)
+    middles = [_another(middle, table.tables.shape[-1], end), middle]
+    *_, found = search_outwards(table, features, middle=middles, **options)
     return [([*h.left[::-1], h.middle, *h.right], h.score) for h in found]

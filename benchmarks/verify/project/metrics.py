@@ -49,7 +49,7 @@ def self_bleu(captions: list[list[str]]) -> Any:
 def cider_d_reward(
     candidates: list[list[str]], images: list[int], corpus: list[list[list[str]]], *, device: str
 ) -> Tensor:
-    """``torch_impl.cider.CiderD``."""
+    """``torch_impl.cider.CiderD``; ids below 0 are padding, all of them."""
     ids: dict[str, int] = {}
 
     def tokens(caption: list[str]) -> list[int]:
@@ -57,4 +57,4 @@ def cider_d_reward(
 
     scorer = CiderD([[tokens(caption) for caption in of] for of in corpus]).to(device)
     rows = padded([tokens(caption) for caption in candidates]).to(device)
-    return scorer(rows, torch.tensor(images, device=device))
+    return scorer(rows.where(rows >= 0, -100), torch.tensor(images, device=device))

@@ -29,21 +29,21 @@ def read_by_steps(
 ) -> Tensor:
     """The output (T, V) of a captioner for NumPy's arrays, a token at a time, by its cache.
 
-    The cache is of two images of two hypotheses, which change places after each token; the others
-    have other numbers, and the other image a row less.
+    The cache is of two images of two hypotheses. After each token the case's hypothesis takes both
+    places, of which it keeps the other; the other image keeps its hypotheses, and has a row more.
     """
     with torch.device("meta"):
         captioner = model()
     weights = {name: torch.as_tensor(value) for name, value in parameters.items()}
     captioner.load_state_dict(weights, assign=True)
     image, words = torch.tensor(features), torch.tensor(tokens)
-    images, lengths = torch.stack([image.flip(0), image]), torch.tensor([len(image) - 1, len(image)])
-    lengths = lengths.clamp(min=1)
+    longer = torch.cat([image, image[:1]])
+    images, lengths = torch.stack([longer.flip(0), longer]), torch.tensor([len(longer), len(image)])
     cache = captioner.init_cache(captioner.encode(images, lengths), lengths, num_beams=2)
     found = []
     for t, word in enumerate(torch.stack([words, words.flip(0)], 1)):  # (2,)
         found.append(cache.step(word.roll(t).expand(2, 2))[1, t % 2])
-        cache.reorder(torch.tensor([[1, 0], [1, 0]]))
+        cache.reorder(torch.tensor([[0, 1], [t % 2, t % 2]]))
     return torch.stack(found)
 
 

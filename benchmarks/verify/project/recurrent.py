@@ -32,7 +32,7 @@ def printed(W: Parameters, names: str) -> dict[str, Tensor]:
 
 
 def lstm_cell(x: Tensor, h: Tensor, c: Tensor, parameters: Parameters) -> Tensor:
-    """``torch_impl.recurrent.LSTM.step``."""
+    """``torch_impl.recurrent.cell.cell``, as in ``LSTM.step``."""
     weights = given(parameters, len(x))
     inputs = torch.nn.functional.linear(x, weights["weight_x"], weights["bias"])
     return torch.stack(cell(inputs, State(h, c), weights["weight_h"]))

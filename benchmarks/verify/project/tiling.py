@@ -22,7 +22,7 @@ THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
     (beams, "BLOCK", 4),
     (kv_cache, "OUTPUTS", 3),
     (launch, "FLAT", 16),
-    (static, "SEQUENCES", 1),
+    (static, "SEQUENCES", 2),
 )
 """Modules, their thresholds, and the small value of each."""
 
