@@ -3,22 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from torch_impl.models import BaseCaptioner
 
 
 def call(
-    module: Callable[[], nn.Module], parameters: Mapping[str, Tensor], *arguments: Any, **named: Any
+    module: partial[Any], parameters: Mapping[str, Tensor], *arguments: Any, **named: Any
 ) -> Any:
-    """The module's output with ``parameters`` instead of its own, which are not initialised."""
+    """The output of the module that ``module()`` is, with ``parameters`` instead of its own.
+
+    It is built once for many calls, as by its users: to build it takes longer than a small layer.
+
+    Raises:
+        KeyError: it has no such parameter, or one is missing.
+    """
+    try:
+        layer, owners = _built(module.func, module.args, (*module.keywords.items(),))
+    except TypeError:  # an argument is a list
+        layer, owners = _built.__wrapped__(module.func, module.args, (*module.keywords.items(),))
+    if parameters.keys() != owners.keys():
+        raise KeyError(f"parameters {sorted(parameters)}, expected {sorted(owners)}")
+    own = [(owner, name, owner[name]) for owner, name in owners.values()]
+    try:
+        for whole, value in parameters.items():
+            owner, name = owners[whole]
+            owner[name] = value
+        return layer(*arguments, **named)
+    finally:
+        for owner, name, value in own:
+            owner[name] = value
+
+
+Owners = dict[str, tuple[dict[str, Any], str]]
+"""For each parameter's name, the dictionary of the submodule that has it, and its name there."""
+
+
+@lru_cache(maxsize=64)
+def _built(
+    module: Callable[..., nn.Module], arguments: tuple[Any, ...], named: tuple[Any, ...]
+) -> tuple[nn.Module, Owners]:
+    """A module without memory for its parameters, and where these are."""
     with torch.device("meta"):
-        layer = module()
-    return functional_call(layer, dict(parameters), arguments, named)
+        layer = module(*arguments, **dict(named))
+    owners: Owners = {}
+    for whole, _ in layer.named_parameters(remove_duplicate=False):
+        path, _, name = whole.rpartition(".")
+        owners[whole] = layer.get_submodule(path)._parameters, name
+    return layer, owners
 
 
 def read_by_steps(
