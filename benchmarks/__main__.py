@@ -9,7 +9,8 @@ def _redeliver(unraisable) -> None:
     import threading
 
     if unraisable.exc_type is KeyboardInterrupt:
-        threading.Timer(0.01, _thread.interrupt_main).start()
+        # within this hook the interrupt would be lost: on a busy machine it may last 10 ms
+        threading.Timer(0.1, _thread.interrupt_main).start()
     else:
         sys.__unraisablehook__(unraisable)
 
