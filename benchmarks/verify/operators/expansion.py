@@ -48,8 +48,9 @@ def groups(draw: Draw) -> tuple[int, ...]:
 
 
 def _channels(draw: Draw) -> int:
-    """d. Off the grid at least 2: the rounding error of a single channel that is almost zero, of a
-    key or a condition and query, cancels in Psi in the papers' order of operations, in no other.
+    """d; with the numbers of "off_grid" at least 2. The rounding error of a key of one channel that
+    is almost zero, or of c_j + q_n, cancels in Psi in the papers' order of operations, but not
+    where the key projection is folded into the queries, or M split into two products.
     """
     return draw.size("d", 6, large=WIDTHS, least=2 if draw.regime == "off_grid" else 1)
 

@@ -26,10 +26,10 @@ IMAGES = 2
 """Number of images of a search; the case is the last, and the others have other scores."""
 
 
-def _of_images(table: Any, images: int, device: str) -> Tensor:
-    """Tables of log-probabilities, (images, *table.shape)."""
+def _of_images(table: Any, device: str) -> Tensor:
+    """Tables of log-probabilities, (IMAGES, *table.shape)."""
     return torch.stack(
-        [torch.tensor(table, device=device).roll(i, -1) for i in range(images)][::-1]
+        [torch.tensor(table, device=device).roll(i, -1) for i in range(IMAGES)][::-1]
     )
 
 
@@ -37,12 +37,12 @@ class _Table(nn.Module):
     """``NextLogProbs`` as a captioning model; the features of an image are its index."""
 
     def __init__(
-        self, model: NextLogProbs, start: int, end: int, max_length: int, device: str, images: int
+        self, model: NextLogProbs, start: int, end: int, max_length: int, device: str
     ) -> None:
         super().__init__()
-        self.tables = _of_images(model.table, images, device)
+        self.tables = _of_images(model.table, device)
         self.start_id, self.end_id, self.pad_id, self.max_length = start, end, start, max_length
-        self.images = torch.arange(float(images), device=device)[:, None, None]
+        self.images = torch.arange(float(IMAGES), device=device)[:, None, None]
 
     def encode(self, features: Tensor, lengths: Tensor | None = None) -> Tensor:
         return features
@@ -77,7 +77,7 @@ class _Halves:
     """``HalvesLogProbs`` as a middle-out captioner, and its cache."""
 
     def __init__(self, model: HalvesLogProbs, end: int, max_length: int, device: str) -> None:
-        self.tables = _of_images(model.table, IMAGES, device)
+        self.tables = _of_images(model.table, device)
         # padding is never read
         self.start_id, self.end_id, self.pad_id, self.max_length = end, end, end, max_length
         V = self.tables.shape[-1]
@@ -117,7 +117,7 @@ def _plain(hypotheses: Sequence[Hypothesis | OnnxHypothesis]) -> Found:
 
 def greedy(model: NextLogProbs, start: int, end: int, max_length: int, *, device: str) -> Found:
     """``torch_impl.decoding.greedy``."""
-    table = _Table(model, start, end, max_length, device, IMAGES)
+    table = _Table(model, start, end, max_length, device)
     return _plain(search.greedy(table, table.images, max_length=max_length)[-1:])
 
 
@@ -127,6 +127,7 @@ def _another(word: int, V: int, end: int) -> int:
 
 
 def _other(uniform: float) -> float:
+    """Another number in [0, 1), for the images beside the case."""
     return (uniform + 0.5) % 1
 
 
@@ -134,7 +135,7 @@ def sample(
     model: NextLogProbs, uniforms: Sequence[float], start: int, end: int, *, device: str
 ) -> Found:
     """``torch_impl.decoding.sample`` with given uniforms: the last of two samples an image."""
-    table = _Table(model, start, end, len(uniforms) + 1, device, IMAGES)
+    table = _Table(model, start, end, len(uniforms) + 1, device)
 
     def choose(log_probs: Tensor, step: int) -> Tensor:
         u = torch.full((IMAGES, 2), _other(uniforms[step]), dtype=torch.float64, device=device)
@@ -159,7 +160,7 @@ def scheduled_sampling(
     def tensor(case: Sequence[float]) -> Tensor:
         return torch.tensor([[*map(_other, case)], case], dtype=torch.float64, device=device)
 
-    table: Any = _Cached(model, y[0], y[0], len(y), device, IMAGES)
+    table: Any = _Cached(model, y[0], y[0], len(y), device)
     words = torch.tensor([[y[0], *y[:0:-1]], y], device=device)
     drawn = tensor(coins) < epsilon, tensor(uniforms)
     return sampled_inputs(table, words, table.images, None, *drawn)[-1]
@@ -169,7 +170,7 @@ def beam_search(
     model: NextLogProbs, start: int, end: int, beam: int, length: int, num: int, *, device: str
 ) -> Found:
     """``torch_impl.decoding.beam_search``."""
-    table: Any = _Cached(model, start, end, length, device, IMAGES)
+    table: Any = _Cached(model, start, end, length, device)
     options: Any = {"beam_size": beam, "max_length": length, "num_return": num}
     return _plain(search.beam_search(table, table.images, **options)[-1])
 
@@ -198,7 +199,7 @@ def exported_beam_search(
     model: NextLogProbs, start: int, end: int, beam: int, length: int, num: int
 ) -> Found:
     """``benchmarks.scoring.onnx_captioner.OnnxCaptioner.beam_search``."""
-    table = _Cached(model, start, end, length, "cpu", IMAGES)
+    table = _Cached(model, start, end, length, "cpu")
     found = _Exported(table).beam_search(
         table.images.numpy(), beam_size=beam, max_length=length, num_return=num
     )
@@ -217,7 +218,7 @@ def grid_beam_search(
     device: str,
 ) -> Found:
     """``torch_impl.decoding.grid_beam.grid_beam_search``."""
-    table: Any = _Cached(model, start, end, length, device, IMAGES)
+    table: Any = _Cached(model, start, end, length, device)
     options: Any = {"beam_size": beam, "max_length": length, "num_return": num}
     words = _another(word, table.tables.shape[-1], end), word
     return _plain(search_the_grid(table, table.images, words=words, **options)[-1])
