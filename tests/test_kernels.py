@@ -37,7 +37,7 @@ from torch_impl.kernels.launch import Tiles
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
-TILES = st.sampled_from([Tiles(4, 4, 8, 4), Tiles(8, 8, 4, 8), Tiles(16, 16, 16, 16)])
+TILES = st.sampled_from([Tiles(4, 4, 8, 8, 4), Tiles(8, 8, 4, 4, 8), Tiles(*[16] * 5)])
 """Small, so that small sizes cross their borders; the interpreter takes any power of two."""
 
 CASES = {"static": strategies.static_cases, "dynamic": strategies.dynamic_cases}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -171,7 +172,7 @@ class Multiplied:
 def test_flops_are_those_of_the_products(kind: str, store_m: bool, data: st.DataObject) -> None:
     """Counted in the programs and beside them, where tiles fit sizes."""
     L, d = data.draw(st.sampled_from([2, 4])), data.draw(st.sampled_from([2, 4, 8]))
-    tiles, B, groups = Tiles(2, L, d, d), 2, (2, 4) if kind == "static" else (L,)
+    tiles, B, groups = Tiles(2, L, L, d, d), 2, (2, 4) if kind == "static" else (L,)
     args, module = arguments(kind, B, L, d, groups), {"static": static, "dynamic": dynamic}[kind]
     options = (False, True, store_m) if kind == "static" else (False, True)
     operators = (
@@ -285,18 +286,76 @@ def test_a_large_batch_is_summed_in_parts(kind: str) -> None:
 def test_the_largest_sizes(L: int, groups: tuple[int, ...]) -> None:
     """With the largest tiles that the interpreter runs in seconds."""
     *args, mask, _ = arguments("static", 1, L, 2, groups)
-    with launch.tiles(Tiles(512, 256, 2, 2)):
+    with launch.tiles(Tiles(512, 256, 256, 2, 2)):
         out = kernels.static_expansion(*args, groups, mask)
     assert_close(out, static_expansion(*args, groups, mask, implementation="literal"))
 
 
-@pytest.mark.parametrize(("setting", "expected"), [("highest", "ieee"), ("high", "tf32")])
+@pytest.mark.parametrize(("setting", "expected"), [("highest", "tf32x3"), ("high", "tf32")])
 def test_products_of_float32_round_as_pytorch_s_do_unless_told(setting: str, expected: str) -> None:
     before, keys = torch.get_float32_matmul_precision(), torch.zeros(1, 2, 16)
     torch.set_float32_matmul_precision(setting)
     try:
-        assert Launches(keys, None).constants["PRECISION"] == expected
-        assert Launches(keys, True).constants["PRECISION"] == "tf32"
-        assert Launches(keys, False).constants["PRECISION"] == "ieee"
+        assert Launches(keys, None, 1).constants["PRECISION"] == expected
+        assert Launches(keys, True, 1).constants["PRECISION"] == "tf32"
+        assert Launches(keys, False, 1).constants["PRECISION"] == "tf32x3"
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+class Program:
+    """Stands in for a compiled program: keeps what Triton was asked for, and what was launched."""
+
+    arg_names = ("X", "size", "BLOCK")
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.launched: list[Any] = []
+
+    def __getitem__(self, grid: Any) -> Any:
+        def ask(*tensors: Tensor, **options: Any) -> Kernel:
+            self.asked.append((grid, tensors, options))
+            return Kernel(self)
+
+        return ask
+
+
+class Kernel:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def __getitem__(self, grid: Any) -> Any:
+        return lambda *arguments: self.program.launched.append((grid, arguments))
+
+
+def test_what_is_compiled_is_launched_again_where_it_fits(monkeypatch):
+    """Triton compiles for sizes, dtypes and aligned addresses: it is asked again for others."""
+    program, x = Program(), torch.zeros(32)
+    monkeypatch.setattr(launch, "programs", lambda interpreted: SimpleNamespace(flat=program))
+    monkeypatch.setattr(launch, "_compiled", {})
+
+    def run(x: Tensor, size: int = 4, dtype: torch.dtype = torch.float32, B: int = 1) -> None:
+        Launches(torch.zeros(B, 2, 16, dtype=dtype), None, 1)._run(
+            "flat", (3,), (x,), {"size": size}
+        )
+
+    others = (
+        (x[1:],),
+        (x, 5),
+        (x, 4, torch.bfloat16),
+        (x, 4, torch.float16),
+        (x, 4, torch.float32, 2),
+    )
+    for asked, given in enumerate(((x,), *others), 1):
+        run(*given)
+        assert len(program.asked) == asked
+    assert not program.launched
+    run(x[4:])
+    run(x[1:])  # another address for which nothing is kept
+    assert len(program.asked) == len(others) + 2
+    _, tensors, options = program.asked[0]
+    (grid, (first, *values)) = program.launched.pop()
+    assert not program.launched
+    assert (grid, first.data_ptr()) == ((3, 1, 1), x[4:].data_ptr())
+    assert values == [options["size"], options["BLOCK"]] == [4, launch.FLAT]
+    assert {"num_warps", "num_stages"} < options.keys()

@@ -17,6 +17,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from benchmarks import records
 from benchmarks.cli import publish
@@ -60,7 +61,11 @@ def small(subject: str, *implementations: str):
 
 def verifies(monkeypatch, *, passed: bool, **about: str) -> None:
     row = Verified(**{**ROW, "passed": passed, **about})
-    monkeypatch.setattr(case_records.table, "rows", lambda *_, **__: iter([row]))
+
+    def rows(device, examples, operators, **_):
+        return (structs.replace(row, operator=name) for name in operators)
+
+    monkeypatch.setattr(case_records.table, "rows", rows)
 
 
 @pytest.fixture
@@ -145,7 +150,7 @@ def test_nothing_is_timed_of_what_is_not_right(device, tmp_path, monkeypatch, ca
     assert main(["record", "--suite", "cpu", "--out", str(tmp_path), *QUICK]) == 1
     assert "nothing is timed" in capsys.readouterr().err
     assert list(tmp_path.glob("*.gz")) == []
-    assert [r.kind for r in records.read(tmp_path / "records.jsonl")] == ["verification"]
+    assert {r.kind for r in records.read(tmp_path / "records.jsonl")} == {"verification"}
 
 
 def test_what_a_device_cannot_do_is_named_and_the_rest_is_measured(device, tmp_path, monkeypatch):

@@ -288,6 +288,6 @@ def test_a_sum_in_float32_may_add_one_term_after_the_other(n, seed):
 
 
 def test_processes_test_the_same_cases(in_a_hurry):
-    alone, beside = (list(table.rows("cpu", 1, "layer_norm", processes=n)) for n in (1, 2))
+    alone, beside = (list(table.rows("cpu", 1, ("layer_norm",), processes=n)) for n in (1, 2))
     assert alone == beside
     assert len(alone) > 1

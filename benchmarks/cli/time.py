@@ -175,15 +175,16 @@ def _time_candidate(arguments: argparse.Namespace, device: torch.device) -> int:
     return int(not right)
 
 
-def print_verification(record: Record, *, quiet: bool = False) -> bool:
+def print_verification(verified: Sequence[Record], *, quiet: bool = False) -> bool:
     """Print how many comparisons with the oracle pass, and which fail; whether all pass."""
-    passed, rows = record.values["held"], record.values["rows"]
+    rows = [row for record in verified for row in record.details.rows]
+    passed = sum(row.passed for row in rows)
     if not quiet:
-        print(f"{passed} of {rows} comparisons with the oracle pass")
-        for row in record.details.rows:
+        print(f"{passed} of {len(rows)} comparisons with the oracle pass")
+        for row in rows:
             if not row.passed:
                 print(f"FAILED: {row.operator} {row.what} ({row.implementation})")
-    return bool(passed == rows)
+    return passed == len(rows)
 
 
 def lines(timed: Sequence[Record], known: Sequence[Record]) -> Iterator[str]:

@@ -238,9 +238,7 @@ def _verify_own(arguments: argparse.Namespace) -> int:
     for name in ("framework", "time"):
         if getattr(arguments, name):
             raise InputError(f"--{name} is for a --candidate, which is missing")
-    only = (
-        None if arguments.operator is None else get_operator(arguments.operator, "--operator").name
-    )
+    only = arguments.operator and get_operator(arguments.operator, "--operator").name
     usual, quick = conformance.PROJECT_EXAMPLES, conformance.PROJECT_QUICK_EXAMPLES
     examples = arguments.examples or (quick if arguments.quick else usual)
     found: list[Verified] = []
@@ -248,7 +246,11 @@ def _verify_own(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         print(_line((*header, "worst error", "bound", "verdict")))
     for row in table.rows(
-        arguments.device, examples, only, _limits(arguments), arguments.seed or 0
+        arguments.device,
+        examples,
+        (only,) if only else (),
+        _limits(arguments),
+        arguments.seed or 0,
     ):
         found.append(row)
         if not arguments.json:

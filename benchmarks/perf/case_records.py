@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import groupby
 from typing import Any, TypeVar
 
 import torch
@@ -15,7 +16,7 @@ from msgspec import structs
 
 from benchmarks import records
 from benchmarks.errors import InputError
-from benchmarks.kinds import Counted, Timing, Verification
+from benchmarks.kinds import Counted, Timing, Verification, Verified
 from benchmarks.perf import resources
 from benchmarks.perf import threads as cpu_threads
 from benchmarks.perf.cases.case import COMPILED, UNAVAILABLE, Case, Work, eager, settings
@@ -245,29 +246,44 @@ def one_line(error: Exception) -> str:
 
 
 def verify(
-    device: torch.device, examples: int, *, key: str = "", row: str = "", processes: int = 1
-) -> Record:
-    """Compare every implementation with the oracle, as `captionbench verify` does.
+    device: torch.device, examples: int, operators: Collection[str], *, processes: int = 1
+) -> Iterator[Record]:
+    """Compare all implementations of the operators with the oracle, a record each.
 
-    The key and the row default to those of the device.
+    As `captionbench verify` does.
     """
     began = time.perf_counter()
-    rows = list(table.rows(str(device), examples, processes=processes))
     described = describe(device, torch.get_num_threads())
+    made = table.rows(str(device), examples, operators, processes=processes)
+    for operator, rows in groupby(made, lambda row: row.operator):
+        yield verification(
+            list(rows),
+            f"{described.name}: {operator}",
+            verification_key(described, examples, operator),
+            described,
+            time.perf_counter() - began,
+        )
+        began = time.perf_counter()
+
+
+def verification(
+    rows: list[Verified], row: str, key: str, described: Device, wall_s: float
+) -> Record:
+    """The record of comparisons with the oracle."""
     return records.make(
         Verification(rows=rows),
         paper="all",
         table="verification",
-        row=row or described.name,
+        row=row,
         values={"held": sum(row.passed for row in rows), "rows": len(rows)},
         status="same data",
-        key=key or verification_key(described, examples),
+        key=key,
         n=sum(row.cases for row in rows),
         device=described,
-        wall_s=time.perf_counter() - began,
+        wall_s=wall_s,
     )
 
 
-def verification_key(described: Device, examples: int) -> str:
-    """Key of the record of `verify`."""
-    return records.key_of(verify, examples, described)
+def verification_key(described: Device, examples: int, operator: str) -> str:
+    """Key of an operator's record of `verify`."""
+    return records.key_of(verify, examples, described, operator)

@@ -22,6 +22,7 @@ from benchmarks.perf.scaling.ladders import Ladder
 from benchmarks.perf.timing import Budget
 from benchmarks.records import Record
 from benchmarks.verify.conformance import PROJECT_QUICK_EXAMPLES
+from benchmarks.verify.project import implementations
 
 
 @dataclass
@@ -75,19 +76,22 @@ class Session:
             records.append(new, self.path)
         self.records += new
 
-    def verify(self) -> Record:
-        """The record of verifying every implementation on this device, old or new."""
+    def verify(self) -> list[Record]:
+        """The records of verifying every implementation on this device, old and new."""
         described = case_records.describe(self.device, torch.get_num_threads())
-        known = self.known(case_records.verification_key(described, PROJECT_QUICK_EXAMPLES))
-        if not known:
-            print("comparing every implementation with the oracle ...", file=sys.stderr)
-            known = [
-                case_records.verify(
-                    self.device, PROJECT_QUICK_EXAMPLES, processes=cpu_threads.usable()
-                )
-            ]
-            self.append(known)
-        return known[-1]
+        examples = PROJECT_QUICK_EXAMPLES
+        found: dict[str, list[Record]] = {
+            name: self.known(case_records.verification_key(described, examples, name))[-1:]
+            for name in dict.fromkeys(each.operator for each in implementations(str(self.device)))
+        }
+        if missing := [name for name, known in found.items() if not known]:
+            processes = cpu_threads.usable()
+            made = case_records.verify(self.device, examples, missing, processes=processes)
+            said = "comparing with the oracle"
+            for new in tqdm(made, said, len(missing), file=sys.stderr, disable=None):
+                self.append([new])
+                found[new.details.rows[0].operator] = [new]
+        return [record for known in found.values() for record in known]
 
     def time(self, cases: Sequence[Case], *, strict: bool = False) -> Iterator[list[Record]]:
         """Yield the records of each case and number of threads; missing ones are measured.

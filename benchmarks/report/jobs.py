@@ -30,6 +30,7 @@ from benchmarks.perf.flops import parameters, table_vi
 from benchmarks.perf.roofline import training_time
 from benchmarks.records import Record
 from benchmarks.scoring import java, quality
+from benchmarks.verify import table
 from benchmarks.verify.conformance import PROJECT_QUICK_EXAMPLES
 from benchmarks.workers import Job
 from reference.equations import PAPERS
@@ -120,7 +121,11 @@ def record_equations(key: str) -> list[Record]:
 def verify(key: str, examples: int) -> list[Record]:
     """Verify every implementation on the CPU, each property on ``examples`` cases."""
     cpu, processes = torch.device("cpu"), threads.usable()
-    return [case_records.verify(cpu, examples, key=key, row="cpu", processes=processes)]
+    began = time.perf_counter()
+    rows = list(table.rows("cpu", examples, processes=processes))
+    described = case_records.describe(cpu, torch.get_num_threads())
+    seconds = time.perf_counter() - began
+    return [case_records.verification(rows, "cpu", key, described, seconds)]
 
 
 def keyed(key: str, make: Callable[..., list[Record]], *given: Any) -> list[Record]:

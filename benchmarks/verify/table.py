@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from benchmarks import workers
@@ -34,19 +34,19 @@ SHORT = {"expansionnet_v1": "v1", "expansionnet_v2": "v2"}
 def rows(
     device: str = "cpu",
     examples: int = PROJECT_EXAMPLES,
-    only: str | None = None,
+    only: Collection[str] = (),
     limits: Limits | None = None,
     seed: int = 0,
     processes: int = 1,
 ) -> Iterator[Verified]:
-    """All rows, or those of the operator ``only``, one implementation after the other.
+    """All rows, or those of the operators ``only``, one implementation after the other.
 
     With several ``processes`` each tests a few properties at a time, in the same cases.
     """
     chosen = [
         (number, each)
         for number, each in enumerate(implementations(device))
-        if only in (None, each.operator)
+        if not only or each.operator in only
     ]
     test = partial(_verdicts, device, examples, limits, seed)
     if processes == 1:

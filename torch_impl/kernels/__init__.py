@@ -2,9 +2,14 @@
 
 ``static_expansion`` and ``dynamic_expansion`` are custom operators with fake implementations,
 autograd and FLOP formulas: they work under ``torch.compile``, ``torch.export``, autocast and
-``FlopCounterMode``. ``unsupported`` tells why a call cannot use them. CUDA tensors run compiled;
-CPU tensors run in Triton's interpreter, inside ``interpreted`` only. Tiles are chosen by what the
-compiler reports (``launch``), not by timings.
+``FlopCounterMode``. Where nothing needs an operator, the kernels are called directly.
+``unsupported`` tells why a call cannot use them. CUDA tensors run compiled; CPU tensors run in
+Triton's interpreter, inside ``interpreted`` only. Tiles are those that were fastest on an H100
+(``launch``).
+
+A product in float32 is three on TF32: of the operands' upper halves, and of each with the other's
+lower half. Its error is that of float32 (the conformance table has it), without tensor cores it
+takes several times as long.
 
 Both use W = R^bw R^fw (L x L) of each stream instead of F = R^fw V + E_B (N x d), with hand-derived
 gradients. M, its sums and their gradients are float32 at least; operands of products are rounded to
@@ -62,7 +67,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from torch_impl.kernels import dynamic, static
-from torch_impl.kernels.support import interpreted, needs_backward, prepared, unsupported
+from torch_impl.kernels.support import interpreted, needs_backward, prepared, unsupported, watched
 
 __all__ = ["dynamic_expansion", "interpreted", "static_expansion", "unsupported"]
 
@@ -100,7 +105,8 @@ def static_expansion(
         raise ValueError(f"groups {tuple(groups)} must be positive, of sum {len(query_vectors)}")
     mask = None if mask is None else mask.contiguous()
     args = (*prepared(tensors), mask, list(groups), tf32, needs_backward(tensors), store_m)
-    return static.static_expansion(*args)[0]
+    operator = static.static_expansion if watched(*tensors) else static.Direct.apply
+    return operator(*args)[0]
 
 
 def dynamic_expansion(
@@ -132,7 +138,8 @@ def dynamic_expansion(
     _check(*tensors, mask=mask)
     mask = None if mask is None else mask.contiguous()
     args = (*prepared(tensors), mask, causal, tf32, needs_backward(tensors))
-    return dynamic.dynamic_expansion(*args)[0]
+    operator = dynamic.dynamic_expansion if watched(*tensors) else dynamic.Direct.apply
+    return operator(*args)[0]
 
 
 def _check(*tensors: Tensor, mask: Tensor | None) -> None:

@@ -10,17 +10,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.utils.flop_counter import register_flop_formula
 
 from torch_impl.common.precision import at_least_float32
+from torch_impl.kernels import launch
 from torch_impl.kernels.launch import Launches, blocks
+from torch_impl.kernels.support import watched
 
 
 def _launches(
     query_vectors: Tensor, keys: Tensor, mask: Tensor | None, causal: bool, tf32: bool | None
 ) -> tuple[Launches, Tensor]:
-    call = Launches(keys, tf32, NE=len(query_vectors), CAUSAL=causal, HAS_MASK=mask is not None)
-    call.constants["num_blocks"] = call.token_blocks
+    sizes = {"NE": len(query_vectors), "CAUSAL": causal, "HAS_MASK": mask is not None}
+    call = Launches(keys, tf32, len(query_vectors), **sizes)
+    call.constants["num_blocks"] = call.token_blocks(launch.DYNAMIC)
     return call, keys if mask is None else mask.view(torch.uint8)
 
 
@@ -39,17 +43,18 @@ def forward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The output; B_1 - B_2, Psi's inverse denominators, Z and Y, each empty if not ``save``."""
     call, valid = _launches(query_vectors, keys, mask, causal, tf32)
-    B, L, N_E, tokens = call.B, call.L, len(query_vectors), call.token_blocks
+    B, L, N_E, tokens = call.B, call.L, len(query_vectors), call.token_blocks(launch.DYNAMIC)
     Z, Y = call.empty_precise(B, L + N_E, L), call.empty(2, B, L, 2 * L + N_E)
     inv_row, inv_column = call.empty_precise(2, B, N_E, L), call.empty_precise(B, 2, L)
-    rows = blocks(L + N_E, call.tiles.BI)
+    rows = blocks(L + N_E, call.tiles(launch.DYNAMIC).BI)
     call.run("dynamic_lengths", (rows, tokens, B), conditions, query_vectors, keys, Z)
     call.run("dynamic_sums", (tokens, B), Z, valid, inv_row, inv_column)
     call.run("dynamic_weights", (tokens, tokens, B), Z, valid, inv_row, inv_column, Y)
     out = torch.empty_like(keys)
     difference = torch.empty_like(keys) if save else call.empty(0)
     mixed = (Y, conditions, values_1, values_2, bias_vectors, selectors, out, difference)
-    call.run("dynamic_selection", (tokens, call.channel_blocks, B), *mixed, SAVE=save)
+    grid = (tokens, call.channel_blocks(launch.DYNAMIC), B)
+    call.run("dynamic_selection", grid, *mixed, SAVE=save)
     if not save:
         inv_row, inv_column, Z = (call.empty_precise(0) for _ in range(3))
         Y = call.empty(0)
@@ -95,11 +100,15 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of E_Q, E_B, C, K, both V (2, B, L, d) and S."""
     call, valid = _launches(query_vectors, keys, mask, causal, tf32)
-    B, L, d, N_E, tokens = call.B, call.L, call.d, len(query_vectors), call.token_blocks
-    width = 2 * L + N_E
+    B, L, d, N_E = call.B, call.L, call.d, len(query_vectors)
+    tokens, BI, width = (
+        call.token_blocks(launch.DYNAMIC),
+        call.tiles(launch.DYNAMIC).BI,
+        2 * L + N_E,
+    )
     dB, dS = call.gate_gradients(dO, selectors, difference)
     dY = torch.empty_like(Y)
-    grid = (tokens, blocks(width, call.tiles.BI), B)
+    grid = (tokens, blocks(width, BI), B)
     mixed = (conditions, values_1, values_2, bias_vectors)
     call.run("dynamic_mix_gradients", grid, dB, *mixed, dY)
 
@@ -155,11 +164,29 @@ def _backward(ctx: Any, dO: Tensor | None, *_: Any) -> tuple[Any, ...]:
     if dO is None:
         return (None,) * 11
     tensors = (dO.contiguous(), *ctx.saved_tensors)
-    dQ, db, dC, dK, dV, dS = dynamic_expansion_backward(*tensors, ctx.causal, ctx.tf32)
+    operator: Any = dynamic_expansion_backward if watched(*tensors) else backward
+    dQ, db, dC, dK, dV, dS = operator(*tensors, ctx.causal, ctx.tf32)
     return dQ, db, dC, dK, dV[0], dV[1], dS, None, None, None, None
 
 
 dynamic_expansion.register_autograd(_backward, setup_context=_setup_context)
+
+
+class Direct(torch.autograd.Function):
+    """The same without a custom operator."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+        """``forward``."""
+        output = forward(*inputs)
+        _setup_context(ctx, inputs, output)
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        """``_backward``."""
+        return _backward(ctx, *grads)
 
 
 @register_flop_formula(torch.ops.captionbench.dynamic_expansion)

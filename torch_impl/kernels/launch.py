@@ -12,9 +12,9 @@ import importlib.util
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,19 +63,69 @@ class Tiles:
 
     Attributes:
         BN: expanded rows.
-        BI: tokens, on either side of an L x L matrix.
+        BI: tokens.
+        BJ: tokens on the other side of an L x L matrix.
         BD: channels of d.
         BK: channels of d that a product sums over.
         num_warps, num_stages: Triton's.
     """
 
-    BN: int
-    BI: int
-    BD: int
-    BK: int
-    num_warps: int = 8
-    num_stages: int = 2
+    BN: int = 64
+    BI: int = 32
+    BJ: int = 32
+    BD: int = 128
+    BK: int = 32
+    num_warps: int = 4
+    num_stages: int = 3
 
+
+HALF, TF32, FLOAT32, FLOAT64 = "half", "tf32", "tf32x3", "ieee"
+"""How products compute: on 16 bits, on TF32, in float32 by three products on TF32, in float64."""
+
+DYNAMIC = "dynamic"
+"""Stands for all programs of dynamic expansion."""
+
+TILES = {
+    HALF: {
+        "length_transformation": Tiles(BI=64, BK=64),
+        "mixing_weights": Tiles(BN=32, BJ=64, num_stages=2),
+        "selection": Tiles(BN=32, BJ=16, BD=256, BK=64),
+        "weight_gradients": Tiles(BJ=16, BK=64),
+        "length_gradients": Tiles(num_stages=2),
+        "bias_gradients": Tiles(BI=16),
+        DYNAMIC: Tiles(BK=64),
+    },
+    TF32: {
+        "length_transformation": Tiles(BI=64),
+        "mixing_weights": Tiles(BN=32, BJ=64, num_stages=2),
+        "selection": Tiles(BN=16, BJ=16),
+        "weight_gradients": Tiles(BJ=16, num_stages=4),
+        "length_gradients": Tiles(BN=16, BI=64, num_stages=2),
+        "bias_gradients": Tiles(BN=32, BI=16),
+        DYNAMIC: Tiles(BD=32),
+    },
+    FLOAT32: {
+        "length_transformation": Tiles(BI=64),
+        "mixing_weights": Tiles(BN=32, BI=64, num_stages=2),
+        "selection": Tiles(BN=32, BI=16, BJ=16),
+        "weight_gradients": Tiles(BJ=16, BK=16),
+        "length_gradients": Tiles(BN=16, BI=64, num_stages=2),
+        "bias_gradients": Tiles(BN=32, BI=16, BD=64, num_stages=2),
+        DYNAMIC: Tiles(BI=16, BD=32),
+    },
+}
+"""The largest tiles of each program: of those that were timed on an H100 at v2's sizes, the fastest
+that spill no registers on sm_80 and sm_90. Not ``triton.autotune``, which would time every shape of
+a ragged batch."""
+
+PAD = 24
+"""What a tile costs beside its tokens, in tokens, where the tile that pads least is chosen."""
+
+
+KEPT = 4096
+"""The most compiled launches that are kept for the next call of the same sizes."""
+
+_compiled: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
 
 _fixed: ContextVar[Tiles | None] = ContextVar("tiles", default=None)
 
@@ -90,22 +140,30 @@ def tiles(fixed: Tiles) -> Iterator[None]:
         _fixed.reset(token)
 
 
-def choose_tiles(length: int, width: int, dtype: torch.dtype) -> Tiles:
-    """The tiles for L tokens of d channels.
+def choose_tiles(program: str, kind: str, rows: int, length: int, width: int) -> Tiles:
+    """The tiles of a program for groups of up to ``rows`` vectors and L tokens of d channels."""
+    return _fixed.get() or _shrunk(program, kind, rows, length, width)
 
-    The largest tiles that spill no registers on sm_80 and sm_90 (the compile tests check it),
-    smaller for float32, which has no tensor cores; and the token tile that pads least. Not
-    ``triton.autotune``, which would time every shape of a ragged batch.
-    """
-    fixed = _fixed.get()
-    if fixed is not None:
-        return fixed
-    BI = min((32, 16), key=lambda size: -(-length // size) * (size + 8))
-    if dtype == torch.float64:  # for comparison with the oracle
-        return Tiles(16, 16, 16, 16)
-    BN, BD, BK = (32, 32, 32) if dtype == torch.float32 else (64, 128, 64)
+
+@functools.lru_cache(maxsize=1024)
+def _shrunk(program: str, kind: str, rows: int, length: int, width: int) -> Tiles:
+    if kind == FLOAT64:  # for comparison with the oracle
+        return Tiles(16, 16, 16, 16, 16)
+    largest = TILES[kind].get(program) or TILES[kind][DYNAMIC]
     channels = max(16, 1 << (width - 1).bit_length())
-    return Tiles(BN, BI, min(BD, channels), min(BK, channels))
+    return replace(
+        largest,
+        BN=min(largest.BN, max(16, 1 << (rows - 1).bit_length())),
+        BI=_tokens(length, largest.BI),
+        BJ=_tokens(length, largest.BJ),
+        BD=min(largest.BD, channels),
+        BK=min(largest.BK, channels),
+    )
+
+
+def _tokens(length: int, largest: int) -> int:
+    sizes = [size for size in (64, 32, 16) if size <= largest]
+    return min(sizes, key=lambda size: blocks(length, size) * (size + PAD))
 
 
 @functools.lru_cache(maxsize=64)
@@ -136,36 +194,54 @@ def blocks(size: int, block: int) -> int:
 
 
 class Launches:
-    """Launches the programs of one call, with its sizes and tiles as their constants.
+    """Launches the programs of one call, with its sizes and their tiles as constants.
 
     Args:
         keys: K, (B, L, d).
         tf32: whether float32 products round their operands to TF32; None follows PyTorch's setting.
+        rows: the most expansion vectors of a group.
         sizes: further constants of the programs.
     """
 
-    def __init__(self, keys: Tensor, tf32: bool | None, **sizes: int | float) -> None:
+    def __init__(self, keys: Tensor, tf32: bool | None, rows: int, **sizes: int | float) -> None:
         from triton import language
 
         self.B, self.L, self.d = keys.shape
-        self.tiles = choose_tiles(self.L, self.d, keys.dtype)
-        self.token_blocks = blocks(self.L, self.tiles.BI)
-        self.channel_blocks = blocks(self.d, self.tiles.BD)
-        self.keys, self.precise = keys, at_least_float32(keys.dtype)
+        self.rows, self.keys, self.precise = rows, keys, at_least_float32(keys.dtype)
         if tf32 is None:
             tf32 = torch.get_float32_matmul_precision() != "highest"
+        self.kind = {
+            torch.float64: FLOAT64,
+            torch.float32: TF32 if tf32 else FLOAT32,
+        }.get(keys.dtype, HALF)
+        self.key = keys.device, keys.dtype, self.kind, *keys.shape, rows, *sizes.values()
         self.constants: dict[str, Any] = {
             "B": self.B,
             "L": self.L,
             "D": self.d,
             "scale": 1 / math.sqrt(self.d),
             "epsilon": EPSILON,
-            "PRECISION": "tf32" if tf32 and keys.dtype != torch.float64 else "ieee",
+            "PRECISION": "ieee" if self.kind == HALF else self.kind,
             "ACC": getattr(language, str(self.precise).removeprefix("torch.")),
             "BLOCK": FLAT,
-            **asdict(self.tiles),
             **sizes,
         }
+
+    def tiles(self, program: str) -> Tiles:
+        """The tiles of a program."""
+        return choose_tiles(program, self.kind, self.rows, self.L, self.d)
+
+    def constants_of(self, program: str) -> dict[str, Any]:
+        """The constants of a program."""
+        return self.constants | vars(self.tiles(program))
+
+    def token_blocks(self, program: str) -> int:
+        """How many tiles of BI tokens a program has."""
+        return blocks(self.L, self.tiles(program).BI)
+
+    def channel_blocks(self, program: str) -> int:
+        """How many tiles of BD channels a program has."""
+        return blocks(self.d, self.tiles(program).BD)
 
     def empty(self, *shape: int) -> Tensor:
         """An empty tensor of the keys' dtype."""
@@ -186,17 +262,48 @@ class Launches:
                 f"{name}: a grid of {tuple(grid)} programs, expected at most {GRID}; "
                 "split the batch into smaller ones"
             )
-        cpu = self.keys.device.type == "cpu"
-        program, known = getattr(programs(cpu), name), self.constants | constants
-        options = {key: known[key] for key in ("num_warps", "num_stages")}
-        options |= {key: known[key] for key in program.arg_names[len(tensors) :]}
-        if cpu:
+        if self.keys.device.type == "cpu":
             # with NumPy 2.4, Triton 3.6's interpreter cannot loop up to a value that it wraps
             from triton import language
 
+            program, options = self._program(name, tensors, constants, interpreted=True)
             options = {key: language.constexpr(value) for key, value in options.items()}
-        with nullcontext() if cpu else torch.cuda.device(self.keys.device):
             program[tuple(grid)](*tensors, **options)
+        elif self.keys.get_device() == torch.cuda.current_device():
+            self._run(name, grid, tensors, constants)
+        else:
+            with torch.cuda.device(self.keys.device):
+                self._run(name, grid, tensors, constants)
+
+    def _program(
+        self, name: str, tensors: Sequence[Tensor], constants: dict[str, Any], interpreted: bool
+    ) -> tuple[Any, dict[str, Any]]:
+        """A program, its arguments after the tensors, and Triton's options."""
+        program, known = getattr(programs(interpreted), name), self.constants_of(name) | constants
+        wanted = (*program.arg_names[len(tensors) :], "num_warps", "num_stages")
+        return program, {key: known[key] for key in wanted}
+
+    def _run(
+        self, name: str, grid: Sequence[int], tensors: Sequence[Tensor], constants: dict[str, Any]
+    ) -> None:
+        """Launch a program on the current device.
+
+        What Triton compiles depends on the key alone and on whether addresses are multiples of 16:
+        to launch what was compiled takes a fraction of the time in which Triton finds that out.
+        """
+        key = name, self.key, self.tiles(name), *constants.values()
+        known = _compiled.get(key)
+        if known is not None and not any(x.data_ptr() % 16 for x in tensors):
+            kernel, values = known
+            kernel[(*grid, 1, 1)](*tensors, *values)
+            return
+        program, options = self._program(name, tensors, constants, interpreted=False)
+        kernel = program[tuple(grid)](*tensors, **options)
+        if not any(x.data_ptr() % 16 for x in tensors):
+            if len(_compiled) >= KEPT:
+                _compiled.clear()
+            values = tuple(options.values())[: len(program.arg_names) - len(tensors)]
+            _compiled[key] = kernel, values
 
     def gate_gradients(self, dO: Tensor, selectors: Tensor, difference: Tensor) -> list[Tensor]:
         """dB (2, B, L, d) and dS (B, L, d) of the gate; ``difference`` is B_1 - B_2."""

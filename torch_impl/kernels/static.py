@@ -10,11 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.utils.flop_counter import register_flop_formula
 
 from torch_impl.common.precision import at_least_float32
 from torch_impl.kernels import launch
 from torch_impl.kernels.launch import Launches, blocks, row_tiles
+from torch_impl.kernels.support import watched
 
 SEQUENCES = 8
 """The fewest sequences that a program sums where a batch is summed in parts."""
@@ -29,36 +31,41 @@ class StaticLaunches(Launches):
     def __init__(
         self, query_vectors: Tensor, keys: Tensor, groups: Sequence[int], tf32: bool | None
     ) -> None:
-        super().__init__(keys, tf32, N=len(query_vectors), share=1 / len(groups))
-        self.N, self.G = len(query_vectors), len(groups)
-        self.table, self.first = row_tiles(tuple(groups), self.tiles.BN, keys.device)
-        self.constants["num_tiles"] = self.T = len(self.table)
+        N = len(query_vectors)
+        super().__init__(keys, tf32, max(groups), N=N, share=1 / len(groups))
+        self.N, self.G, self.groups = N, len(groups), tuple(groups)
+
+    def row_tiles(self, program: str) -> tuple[Tensor, Tensor, int]:
+        """`launch.row_tiles` of a program, and their number T."""
+        table, first = row_tiles(self.groups, self.tiles(program).BN, self.keys.device)
+        return table, first, len(table)
 
     def transform(
         self, query_vectors: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """M (N, B, L); Psi's inverse denominators of rows (2, B, N) and columns (G, B, 2, L)."""
+        table, first, T = self.row_tiles("length_transformation")
         M = self.empty_precise(self.N, self.B, self.L)
         inv_row = self.empty_precise(2, self.B, self.N)
-        partial = self.empty_precise(self.T, self.B, 2, self.L)
+        partial = self.empty_precise(T, self.B, 2, self.L)
         valid = self.keys if mask is None else mask.view(torch.uint8)
-        tensors = (query_vectors, self.keys, valid, self.table, M, inv_row, partial)
-        grid = (self.T, self.B)
-        self.run("length_transformation", grid, *tensors, HAS_MASK=mask is not None)
-        return M, inv_row, self.sum_groups(partial, inverse=True)
+        tensors = (query_vectors, self.keys, valid, table, M, inv_row, partial)
+        self.run("length_transformation", (T, self.B), *tensors, HAS_MASK=mask is not None)
+        return M, inv_row, self.sum_groups(partial, first, inverse=True)
 
-    def sum_groups(self, partial: Tensor, inverse: bool) -> Tensor:
+    def sum_groups(self, partial: Tensor, first: Tensor, inverse: bool) -> Tensor:
         """Column sums of row tiles (T, B, 2, L) to those of groups (G, B, 2, L), or inverses."""
         sums, size = self.empty_precise(self.G, self.B, 2, self.L), partial[0].numel()
         grid = (blocks(size, launch.FLAT), self.G)
-        self.run("group_sums", grid, partial, self.first, sums, size=size, INVERSE=inverse)
+        self.run("group_sums", grid, partial, first, sums, size=size, INVERSE=inverse)
         return sums
 
     def mix(self, M: Tensor, inv_row: Tensor, inv_column: Tensor) -> Tensor:
         """W = R^bw R^fw of both streams, (2, B, L, L)."""
-        W = self.empty(2, self.B, self.L, self.L)
-        grid = (self.token_blocks, self.token_blocks, self.B)
-        self.run("mixing_weights", grid, M, inv_row, inv_column, self.table, W)
+        W, name = self.empty(2, self.B, self.L, self.L), "mixing_weights"
+        table, _, T = self.row_tiles(name)
+        grid = (self.token_blocks(name), blocks(self.L, self.tiles(name).BJ), self.B)
+        self.run(name, grid, M, inv_row, inv_column, table, W, num_tiles=T)
         return W
 
 
@@ -81,9 +88,11 @@ def forward(
     W = call.mix(M, inv_row, inv_column)
     out = torch.empty_like(keys)
     difference = torch.empty_like(keys) if save else call.empty(0)
-    tensors = (M, inv_column, call.table, W, values_1, values_2, bias_vectors, selectors)
-    grid = (call.token_blocks, call.channel_blocks, call.B)
-    call.run("selection", grid, *tensors, out, difference, SAVE=save)
+    name = "selection"
+    table, _, T = call.row_tiles(name)
+    tensors = (M, inv_column, table, W, values_1, values_2, bias_vectors, selectors)
+    grid = (call.token_blocks(name), call.channel_blocks(name), call.B)
+    call.run(name, grid, *tensors, out, difference, num_tiles=T, SAVE=save)
     if not save:
         inv_row, inv_column = call.empty_precise(0), call.empty_precise(0)
     if not (save and store_m):
@@ -143,25 +152,29 @@ def backward(
             torch.bmm(dB[s], V.mT, out=dW[s])
 
         X, rho = torch.empty_like(M), torch.empty_like(inv_row)
-        partial = call.empty_precise(call.T, B, 2, L)
-        sums = (M, inv_row, inv_column, call.table)
-        weights = (*sums, dB, dW, bias_vectors, X, rho, partial)
-        call.run("weight_gradients", (call.T, B), *weights)
-        gamma = call.sum_groups(partial, inverse=False)
+        table, first, T = call.row_tiles("weight_gradients")
+        partial = call.empty_precise(T, B, 2, L)
+        weights = (M, inv_row, inv_column, table, dB, dW, bias_vectors, X, rho, partial)
+        call.run("weight_gradients", (T, B), *weights)
+        gamma = call.sum_groups(partial, first, inverse=False)
         # dM grows with Psi's inverse denominators, beyond float16's range
         dM = X if keys.dtype == torch.float16 else torch.empty_like(M, dtype=keys.dtype)
-        call.run("length_gradients", (call.T, B), *sums, X, rho, gamma, dM)
+        table, _, T = call.row_tiles("length_gradients")
+        found = (M, inv_row, inv_column, table, X, rho, gamma, dM)
+        call.run("length_gradients", (T, B), *found)
         dM = dM.view(N, B * L)
         dQ = (dM @ keys.view(B * L, d).to(dM.dtype)).to(keys.dtype)  # (N, d)
         dK = (dM.mT @ query_vectors.to(dM.dtype)).to(keys.dtype).view(B, L, d)
 
     # no more parts than fill the device
-    parts = min(blocks(B, SEQUENCES), blocks(PROGRAMS, call.T * call.channel_blocks))
+    name = "bias_gradients"
+    (table, _, T), channels = call.row_tiles(name), call.channel_blocks(name)
+    parts = min(blocks(B, SEQUENCES), blocks(PROGRAMS, T * channels))
     sequences = blocks(B, parts)
     parts = blocks(B, sequences)
     dE_B = call.empty_precise(parts, N, d)
-    grid = (call.T, call.channel_blocks, parts)
-    call.run("bias_gradients", grid, M, inv_column, call.table, dB, dE_B, sequences=sequences)
+    grid = (T, channels, parts)
+    call.run(name, grid, M, inv_column, table, dB, dE_B, sequences=sequences)
     return dQ, dE_B.sum(0).to(keys.dtype), dK, dV, dS
 
 
@@ -190,11 +203,29 @@ def _backward(ctx: Any, dO: Tensor | None, *_: Any) -> tuple[Any, ...]:
     if dO is None:
         return (None,) * 11
     tensors = (dO.contiguous(), *ctx.saved_tensors)
-    dQ, dE_B, dK, dV, dS = static_expansion_backward(*tensors, ctx.groups, ctx.tf32)
+    operator: Any = static_expansion_backward if watched(*tensors) else backward
+    dQ, dE_B, dK, dV, dS = operator(*tensors, ctx.groups, ctx.tf32)
     return dQ, dE_B, dK, dV[0], dV[1], dS, None, None, None, None, None
 
 
 static_expansion.register_autograd(_backward, setup_context=_setup_context)
+
+
+class Direct(torch.autograd.Function):
+    """The same without a custom operator."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+        """``forward``."""
+        output = forward(*inputs)
+        _setup_context(ctx, inputs, output)
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        """``_backward``."""
+        return _backward(ctx, *grads)
 
 
 @register_flop_formula(torch.ops.captionbench.static_expansion)

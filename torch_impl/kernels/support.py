@@ -85,6 +85,20 @@ def unsupported(*tensors: Tensor, mask: Tensor | None = None) -> str | None:
     return None
 
 
+def watched(*tensors: Tensor) -> bool:
+    """Whether something needs to see operators: a compiler, a mode, a transform, a subclass.
+
+    Without, kernels are called directly: PyTorch's way through a custom operator takes the host as
+    long as several launches.
+    """
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._are_functorch_transforms_active()
+        or any(type(x) not in (Tensor, torch.nn.Parameter) for x in tensors)
+    )
+
+
 def _shape(x: Tensor) -> tuple[int, ...]:
     return tuple(x.shape)
 

@@ -115,7 +115,10 @@ class _AttentiveLoop(torch.autograd.Function):
         extra, T = StepInputs(None, z_c, z_h, g_dropout), len(hs)
         dgates, dcontexts = torch.empty_like(gates), torch.empty_like(contexts)
         dqueries, dkeys, dw = map(torch.zeros_like, (queries, keys, w_score[:, None]))
-        dh = torch.zeros_like(h_0) if dhs is None else dhs[-1].clone()
+        # not in the strides of what is given: cuBLAS refuses those of one sequence
+        dh = h_0.new_zeros(h_0.shape)
+        if dhs is not None:
+            dh += dhs[-1]
         dc = torch.zeros_like(c_0) if dc is None else dc.clone()
         dm, hidden, squares = map(torch.empty_like, (h_0, keys, keys[:, :1]))
         of_keys = torch.zeros_like(weights[0])  # (B, L)

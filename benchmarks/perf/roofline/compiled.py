@@ -160,7 +160,7 @@ def launches(shape: Shape, precision: str) -> list[Launch]:
     launched: list[Launch] = []
 
     def run(call: Any, name: str, grid: Any, *tensors: Tensor, **constants: Any) -> None:
-        launched.append(Launch(name, tuple(grid), tensors, call.constants | constants))
+        launched.append(Launch(name, tuple(grid), tensors, call.constants_of(name) | constants))
 
     dtype, tf32, is_static = (
         HALVES.get(precision, torch.float32),

@@ -26,7 +26,7 @@ THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
 )
 """Modules, their thresholds, and the small value of each."""
 
-TILES = launch.Tiles(2, 4, 4, 4)
+TILES = launch.Tiles(2, 4, 8, 4, 4)
 
 
 @contextmanager

@@ -45,6 +45,7 @@ def weight_gradients(
     PRECISION: tl.constexpr,
     BN: tl.constexpr,
     BI: tl.constexpr,
+    BJ: tl.constexpr,
     BK: tl.constexpr,
 ):
     """X, the gradient of M through the numerators of R^fw and R^bw; rho and gamma for their sums.
@@ -73,8 +74,8 @@ def weight_gradients(
             dB_2 = load(DB + (B + b) * L * D, i, tokens, d, d < D, D)
             back_1 = product(e, tl.trans(dB_1), back_1, DB.dtype.element_ty, PRECISION)
             back_2 = product(e, tl.trans(dB_2), back_2, DB.dtype.element_ty, PRECISION)
-        for j0 in range(0, L, BI):
-            j = j0 + tl.arange(0, BI)
+        for j0 in range(0, L, BJ):
+            j = j0 + tl.arange(0, BJ)
             seen_1, seen_2 = streams(load(M, n.to(tl.int64), rows, j, j < L, B * L))
             seen_1 *= inv_r_1[:, None]
             seen_2 *= inv_r_2[:, None]
@@ -94,12 +95,12 @@ def weight_gradients(
         # a separate loop: four accumulators at once would not stay in registers
         forth_1 = tl.full([BN, BI], 0.0, X.dtype.element_ty)
         forth_2 = tl.full([BN, BI], 0.0, X.dtype.element_ty)
-        for j0 in range(0, L, BI):
-            j = j0 + tl.arange(0, BI)
+        for j0 in range(0, L, BJ):
+            j = j0 + tl.arange(0, BJ)
             read_1, read_2 = streams(load(M, n.to(tl.int64), rows, j, j < L, B * L))
-            inv_c_1, inv_c_2 = load_pair(INV_COLUMN, j, j < L, L)
-            read_1 *= inv_c_1[None, :]
-            read_2 *= inv_c_2[None, :]
+            of_j_1, of_j_2 = load_pair(INV_COLUMN, j, j < L, L)
+            read_1 *= of_j_1[None, :]
+            read_2 *= of_j_2[None, :]
             dW_1 = load(DW + b * L * L, j, j < L, i, tokens, L)
             dW_2 = load(DW + (B + b) * L * L, j, j < L, i, tokens, L)
             forth_1 = product(read_1, dW_1, forth_1, DB.dtype.element_ty, PRECISION)

@@ -116,14 +116,15 @@ def mixing_weights(
     PRECISION: tl.constexpr,
     BN: tl.constexpr,
     BI: tl.constexpr,
+    BJ: tl.constexpr,
 ):
     """W_s = R_s^bw R_s^fw, (2, B, L, L): tokens i read tokens j through all rows n."""
     i = tl.program_id(0) * BI + tl.arange(0, BI)
-    j = tl.program_id(1) * BI + tl.arange(0, BI)
+    j = tl.program_id(1) * BJ + tl.arange(0, BJ)
     b = tl.program_id(2).to(tl.int64)
     M += b * L
-    acc_1 = tl.full([BI, BI], 0.0, M.dtype.element_ty)
-    acc_2 = tl.full([BI, BI], 0.0, M.dtype.element_ty)
+    acc_1 = tl.full([BI, BJ], 0.0, M.dtype.element_ty)
+    acc_2 = tl.full([BI, BJ], 0.0, M.dtype.element_ty)
     for t in range(num_tiles):
         n, rows, g = row_tile(TILES, t, BN)
         read_1, read_2 = streams(load(M, n.to(tl.int64), rows, i, i < L, B * L))
@@ -161,6 +162,7 @@ def selection(
     PRECISION: tl.constexpr,
     BN: tl.constexpr,
     BI: tl.constexpr,
+    BJ: tl.constexpr,
     BD: tl.constexpr,
 ):
     """B_s = W_s V_s + R_s^bw E_B, gated (v2 equations 7, 8); B_1 - B_2 for backward."""
@@ -183,8 +185,8 @@ def selection(
         acc_2 = product(read_2, e, acc_2, V_1.dtype.element_ty, PRECISION)
     acc_1 *= number(share, acc_1.dtype)
     acc_2 *= number(share, acc_2.dtype)
-    for j0 in range(0, L, BI):
-        j = j0 + tl.arange(0, BI)
+    for j0 in range(0, L, BJ):
+        j = j0 + tl.arange(0, BJ)
         w_1 = load(W + b * L * L, i, tokens, j, j < L, L)
         w_2 = load(W + (B + b) * L * L, i, tokens, j, j < L, L)
         v_1 = load(V_1 + b * L * D, j, j < L, d, channels, D)
