@@ -346,14 +346,14 @@ def test_what_is_compiled_is_launched_again_where_it_fits(monkeypatch):
         (x, 4, torch.float16),
         (x, 4, torch.float32, 2),
     )
-    for asked, given in enumerate(((x,), *others), 1):
-        run(*given)
+    for asked, changed in enumerate(((x,), *others), 1):
+        run(*changed)
         assert len(program.asked) == asked
     assert not program.launched
     run(x[4:])
     run(x[1:])  # another address for which nothing is kept
     assert len(program.asked) == len(others) + 2
-    _, tensors, options = program.asked[0]
+    *_, options = program.asked[0]
     (grid, (first, *values)) = program.launched.pop()
     assert not program.launched
     assert (grid, first.data_ptr()) == ((3, 1, 1), x[4:].data_ptr())
