@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.verify import search, table
+from benchmarks.verify import shrink, table
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.conformance import FAILED
 from benchmarks.verify.operators import OPERATORS
@@ -48,5 +48,5 @@ def failures(ours):
 )
 @pytest.mark.parametrize("name", OURS)
 def test_an_implementation_of_ours_is_its_operator(name, monkeypatch):
-    monkeypatch.setattr(search, "SECONDS", 1.0)
+    monkeypatch.setattr(shrink, "SECONDS", 1.0)
     assert next(failures(OURS[name]), None) is None

@@ -12,13 +12,14 @@ import pytest
 
 from benchmarks.cli.main import main
 from benchmarks.errors import InputError
-from benchmarks.verify import gradients, search, snippet, tolerances
+from benchmarks.verify import gradients, search, shrink, snippet, tolerances
+from benchmarks.verify.attempt import Attempt, OracleError
 from benchmarks.verify.candidate import Candidate, CandidateError, load
 from benchmarks.verify.cases import NextLogProbs
 from benchmarks.verify.conformance import FAILED, QUICK_EXAMPLES, conformance_test, resolve
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS
-from benchmarks.verify.search import Attempt, OracleError, draws
+from benchmarks.verify.search import draws
 from benchmarks.verify.snippet import literal
 from tests.candidates import right_torch, right_words
 from tests.support.strangers import verdicts, written
@@ -114,7 +115,7 @@ def at_every_call(function):
 )
 @pytest.mark.parametrize("longest", [snippet.LONGEST, 0], ids=["printed", "from its seed"])
 def test_the_case_of_every_property_fails_where_it_is_pasted(module, name, longest, monkeypatch):
-    monkeypatch.setattr(search, "SECONDS", 0.1)
+    monkeypatch.setattr(shrink, "SECONDS", 0.1)
     monkeypatch.setattr(snippet, "LONGEST", longest)
     operator, wrong = OPERATORS[name], at_every_call(getattr(module, name))
     framework = "torch" if module is right_torch else "numpy"

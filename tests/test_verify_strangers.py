@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.verify import search
+from benchmarks.verify import search, shrink
+from benchmarks.verify.attempt import Attempt, Failure
 from benchmarks.verify.candidate import Candidate, CandidateError, load
 from benchmarks.verify.cases import float_arrays, get
 from benchmarks.verify.conformance import FAILED, Verdict, clearest, conformance_test, resolve
@@ -18,7 +19,6 @@ from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch, from_num
 from benchmarks.verify.operators import OPERATORS, Property
 from benchmarks.verify.process import Limits
 from benchmarks.verify.properties import UndecidedError
-from benchmarks.verify.search import ATTEMPTS, Attempt, Failure, shrink
 from benchmarks.verify.shared import Shared
 from benchmarks.verify.tolerances import OutOfToleranceError
 from tests.candidates import right_words
@@ -124,7 +124,7 @@ def test_a_candidate_may_import_its_neighbours_while_it_runs_too(tmp_path):
 )
 def test_the_printed_case_is_as_small_as_the_slip_allows(tmp_path, slip, shape, monkeypatch):
     """What shows plainly only where products are tiny is printed from there."""
-    monkeypatch.setattr(search, "SECONDS", 60.0)  # however busy the machine is
+    monkeypatch.setattr(shrink, "SECONDS", 60.0)  # however busy the machine is
     text, only = STATIC.format(**PLAIN | slip), ("equals_oracle", "tiny", "float32")
     operator, where = OPERATORS["static_expansion"], f"{written(tmp_path, text)}:f"
     # called here: each failure is confirmed in fresh processes otherwise
@@ -174,7 +174,7 @@ def test_what_fails_everywhere_fails_on_the_smallest_case_there_is(name):
     for seed in range(5):
         draw = Draw(seed)
         case = attempt.operator.case(draw)
-        least = shrink(attempt, Failure(case, "wrong", "", draw))
+        least = shrink.shrink(attempt, Failure(case, "wrong", "", draw))
         assert least.case[0].shape == (1, 1)
         assert all(
             np.isin(get(least.case, place), (0, 1)).all() for place in float_arrays(least.case)
@@ -205,8 +205,8 @@ def test_shrinking_keeps_to_its_budget():
 
     attempt = dataclasses.replace(everywhere("layer_norm"), prop=Property("", check))
     draw = Draw(0, L=200, d=512)
-    shrink(attempt, Failure(attempt.operator.case(draw), "wrong", "", draw))
-    assert len(calls) <= ATTEMPTS
+    shrink.shrink(attempt, Failure(attempt.operator.case(draw), "wrong", "", draw))
+    assert len(calls) <= shrink.ATTEMPTS
 
 
 def test_a_failure_at_a_large_size_is_shrunk_to_the_smallest_that_fails(tmp_path):
@@ -232,12 +232,12 @@ def test_a_failure_of_two_large_sizes_is_shrunk_to_both():
 
     attempt = dataclasses.replace(everywhere("layer_norm"), prop=Property("", check))
     draw = Draw(0, L=200, d=512)
-    least = shrink(attempt, Failure(attempt.operator.case(draw), "wrong", "", draw))
+    least = shrink.shrink(attempt, Failure(attempt.operator.case(draw), "wrong", "", draw))
     assert least.case[0].shape == (33, 33)
 
 
 def test_the_tail_of_a_vocabulary_is_shrunk_to_its_first_word(tmp_path, monkeypatch):
-    monkeypatch.setattr(search, "SECONDS", 120.0)  # on a busy machine too
+    monkeypatch.setattr(shrink, "SECONDS", 120.0)  # on a busy machine too
     text = """
 def f(log_probs, words):
     is_whole = (words < 4096) | (log_probs.shape[1] <= 4096)
@@ -389,3 +389,30 @@ def f(y_hat, y):
             assert candidate(np.zeros(2), np.ones(2)) == 1
         with pytest.raises(CandidateError, match=r"raised ValueError: \\x1b\[2J"):
             candidate(np.zeros(101), np.ones(101))
+
+
+CACHED = """
+import numpy as np
+widths = {}
+
+def f(X, parameters):
+    d = widths.setdefault(len(X), X.shape[1])
+    if d > X.shape[1]:
+        d = X.shape[1]
+    centred = X - X[:, :d].mean(1, keepdims=True)
+    deviation = np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5)
+    return centred / deviation * parameters["weight"] + parameters["bias"]
+"""
+
+
+def test_what_depends_on_an_earlier_case_is_printed_with_it(tmp_path):
+    """A size kept by another size: no single case fails in a fresh process."""
+    operator, where = OPERATORS["layer_norm"], f"{written(tmp_path, CACHED)}:f"
+    for seed in range(3):
+        with resolve(where, operator) as candidate:
+            only = ("equals_oracle",)
+            (found,) = conformance_test(operator, candidate, seed=seed, only=only)
+        assert "in a fresh process after an earlier case" in found.message
+        assert "candidate(*earlier)" in found.code
+        with pytest.raises(OutOfToleranceError):
+            exec(compile(found.code, "<pasted>", "exec"), {})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.cli.main import main
-from benchmarks.verify import gradients, properties, search, table, tolerances
+from benchmarks.verify import gradients, properties, shrink, table, tolerances
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.cases import rounded
 from benchmarks.verify.draw import Draw
@@ -171,7 +171,7 @@ def test_candidates_that_ignore_an_argument_have_no_derivative_by_it():
 
 @pytest.fixture
 def in_a_hurry(monkeypatch):
-    monkeypatch.setattr(search, "SECONDS", 0.5)
+    monkeypatch.setattr(shrink, "SECONDS", 0.5)
 
 
 def test_a_faulty_implementation_of_ours_fails_its_rows(monkeypatch, in_a_hurry, capsys):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.verify.attempt import Attempt, Failure
 from benchmarks.verify.candidate import BACKWARD, LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.cases import float_arrays
 from benchmarks.verify.draw import Draw
@@ -30,7 +31,7 @@ from benchmarks.verify.operators.operator import (
 from benchmarks.verify.precision import available, literal_limit
 from benchmarks.verify.process import HASH_SEEDS, Isolated, Limits, fork_server
 from benchmarks.verify.properties import Batched, BatchOfOne
-from benchmarks.verify.search import Attempt, Failure, draws, search
+from benchmarks.verify.search import draws, search
 from benchmarks.verify.settings import seeded, states_before
 from benchmarks.verify.snippet import snippet
 from benchmarks.verify.tolerances import SAME_CALL, OutOfToleranceError

@@ -59,6 +59,10 @@ class Draw:
         self.large: dict[str, Sequence[Any]] = {}
         self.options: dict[str, Sequence[Any]] = {}
 
+    def again(self) -> Draw:
+        """A draw of the same case: this one's random numbers are used up."""
+        return Draw(self.seed, **{**self.pins, **self.chosen})
+
     def choose(self, name: str, options: Sequence[Any], large: Sequence[Any] = ()) -> Any:
         """Choose one of ``options``, the simplest first; ``large`` are for large cases."""
         # also for pinned choices, so that the others do not change

@@ -7,44 +7,22 @@ deterministic; the property still fails.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
-from operator import is_
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.verify import gradients, properties
-from benchmarks.verify.candidate import LIMITS, BaseCandidate, CandidateError
-from benchmarks.verify.cases import (
-    Array,
-    Case,
-    Indices,
-    at_path,
-    float_arrays,
-    get,
-    lists,
-    replaced,
-    size,
-    with_list,
-)
+from benchmarks.verify.attempt import Attempt, Failure
+from benchmarks.verify.candidate import LIMITS
+from benchmarks.verify.cases import Case, float_arrays, get
 from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.large import large_cases
-from benchmarks.verify.operators.metrics import WORDS
 from benchmarks.verify.operators.operator import Operator, Property
-from benchmarks.verify.properties import Function
-from benchmarks.verify.tolerances import OutOfToleranceError, recorded
-
-ATTEMPTS = 1500
-"""Maximum number of calls for shrinking a failing case."""
-
-SECONDS = 6.0
-"""Maximum time for shrinking the first failing property; for the nth it is divided by n^2."""
-
-CACHED = 4
-"""Number of results that ``Attempt.oracle`` caches."""
+from benchmarks.verify.shrink import shrink
+from benchmarks.verify.tolerances import recorded
 
 LEAST = 5
 """Number of small cases, however long they take."""
@@ -73,140 +51,19 @@ REPEATING = (
 """Checks with half as many cases: they call the candidate several times on each, or repeat another
 check in a regime."""
 
-OF_ANOTHER = (gradients.gradient_after_other,)
-"""Checks that draw another case, by their argument ``another``."""
-
-SEEDS, MORE_SEEDS = 3, 12
-"""Number of seeds for each smaller size: at first, and in all where a large size is left."""
-
 REPEATS = 60
 """Number of calls on one case to see how often it fails."""
 
 CONFIRMED = 7
 """Number of fresh processes in which a failure must come again in the same call."""
 
+EARLIER = 30
+"""Maximum number of earlier cases after which a failure is tried again."""
+
 FIRST = 6
 """Number of small cases of which the one with the fewest dimensions of size 1 is tested first, so
 that an error in a first call shows.
 """
-
-PARTS = 64
-"""Number of parts in which a large array is simplified."""
-
-FAR = 100.0
-"""An error this many times its tolerance is no rounding error, and is not shrunk to one."""
-
-
-class OracleError(Exception):
-    """The oracle raised: a bug of this project, not of the candidate."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A failing case.
-
-    Attributes:
-        kind: identifies the kind of failure, which shrinking keeps.
-        draw: the choices of the case; None if its numbers were simplified.
-        calls: the number of runs of the check in a fresh process until it fails; 0 if not
-            deterministic.
-        after_other: whether each run follows one with other numbers of the same shapes.
-    """
-
-    case: Case
-    kind: str
-    message: str
-    draw: Draw | None = None
-    calls: int = 1
-    after_other: bool = False
-
-    @property
-    def conclusive(self) -> bool:
-        """Whether it cannot be a rounding error, and is deterministic."""
-        return self.kind != "rounding" and self.calls > 0
-
-    @property
-    def size(self) -> int:
-        """The number of entries in the case's arrays."""
-        return size(self.case)
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """A test of a property of an operator on a candidate.
-
-    Attributes:
-        restart: starts a fresh worker process.
-        failed: number of the candidate's properties that have failed before.
-        secret: of the directions of gradients; the candidate must not know it.
-        after_other: whether to call it with other numbers of the same shapes before each call.
-    """
-
-    prop: Property
-    operator: Operator
-    candidate: BaseCandidate
-    restart: Callable[[], None] = lambda: None
-    failed: int = 0
-    secret: bytes = b""
-    after_other: bool = False
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The check's further arguments."""
-        of = {"another": self.operator.sample_case}
-        return {**self.prop.settings, **(of if self.prop.check in OF_ANOTHER else {})}
-
-    def oracle(self) -> Function:
-        """The operator's oracle, with a cache of the results of its first calls."""
-        results: list[tuple[Any, Any]] = []
-
-        def oracle(*arguments: Any) -> Any:
-            for of, result in results:
-                if len(of) == len(arguments) and all(map(is_, of, arguments)):
-                    return result
-            try:
-                result = self.operator.oracle(*arguments)
-            except Exception as error:
-                raise OracleError(f"{self.operator.name}'s oracle raised {error!r}") from error
-            if len(results) < CACHED:
-                results.append((arguments, result))
-            return result
-
-        return oracle
-
-    def run(
-        self, case: Case, draw: Draw | None = None, oracle: Function | None = None
-    ) -> Failure | None:
-        """Test the property on ``case``; returns the failure, or None.
-
-        Raises:
-            UndecidedError: the property is not defined on this case.
-            OracleError: the oracle raised.
-        """
-        oracle = oracle or self.oracle()
-        if self.prop.check.__module__ == gradients.__name__:
-            gradients.choose_directions(gradients.seed_of(case, self.secret))
-        try:
-            with np.errstate(all="ignore"):
-                if self.after_other:
-                    self.candidate(*properties.reversed_arrays(case))
-                self.prop.check(self.candidate, oracle, case, **self.settings)
-        except (properties.UndecidedError, OracleError):
-            raise
-        except CandidateError as error:
-            return Failure(case, error.kind, str(error), draw)
-        except OutOfToleranceError as error:
-            finite = "far off" if error.excess > FAR else "rounding"
-            kind = finite if np.isfinite(error.excess) else "broken"
-            return Failure(case, kind, str(error), draw)
-        except AssertionError as error:
-            message = str(error) or "another result than the oracle's"
-            return Failure(case, "wrong", message, draw)
-        except Exception as error:
-            what = "returned a result that cannot be compared with the oracle's"
-            message = f"{what}: {type(error).__name__}: {error}"
-            return Failure(case, type(error).__name__, message, draw)
-        return None
 
 
 def draws(
@@ -274,16 +131,21 @@ def search(attempt: Attempt, chosen: Iterator[Draw]) -> Outcome:
     A failure that may be a rounding error is returned only if there is no other.
     """
     with recorded() as errors:
-        tried, sizes, failure = _first(attempt, chosen)
-        failure = failure and _confirmed(attempt, failure)
+        tested: list[Draw] = []
+        tried, sizes, failure = _first(attempt, chosen, tested)
+        failure = failure and _confirmed(attempt, failure, tested)
     of = errors.get(attempt.prop.dtype, [])
     worst = max(of, key=lambda pair: pair[0] / (pair[1] or 1.0), default=(0.0, 0.0))
     return Outcome(failure, tried, sizes, *worst)
 
 
 def _first(
-    attempt: Attempt, chosen: Iterator[Draw]
+    attempt: Attempt, chosen: Iterator[Draw], tested: list[Draw]
 ) -> tuple[int, Mapping[str, int], Failure | None]:
+    """The number of tested cases, their largest sizes, and the first failure.
+
+    Draws of cases that passed are added to ``tested``.
+    """
     first: Failure | None = None
     tried, sizes = 0, dict[str, int]()
     for draw in chosen:
@@ -295,36 +157,71 @@ def _first(
         for name, values in draw.large.items():
             if values:
                 sizes[name] = max(sizes.get(name, 0), draw.chosen[name])
-        if failure is not None and (first is None or failure.conclusive):
+        if failure is None:
+            tested.append(draw)
+        elif first is None or failure.conclusive:
             first = failure
             if failure.conclusive:
                 break
     return tried, sizes, first
 
 
-def _confirmed(attempt: Attempt, first: Failure) -> Failure:
-    """Shrink a failure, and reproduce it in fresh processes."""
+def _confirmed(attempt: Attempt, first: Failure, tested: Sequence[Draw]) -> Failure:
+    """Shrink a failure, and reproduce it in fresh processes: alone, or after another call."""
     if first.kind in LIMITS:
         return first
-    after_other = replace(attempt, after_other=True)
-    often = "once, and not again (or it depends on earlier calls)"
+    times, after_other = 0, replace(attempt, after_other=True)
     for of, so in ((attempt, ""), (after_other, " after one with other numbers of these shapes")):
-        for failure in (shrink(of, first), first):
-            calls, again, times = _repeated(of, failure.case)
-            if again.kind in LIMITS:
-                return again
-            # repeated, since a random failure may by chance occur in the same call again
-            if calls and all(_repeated(of, failure.case)[0] == calls for _ in range(CONFIRMED)):
-                where = (
-                    f" (in run {calls} of the check, in a fresh process{so})"
-                    if calls > 1 or so
-                    else ""
-                )
-                found = replace(again, draw=failure.draw, calls=calls, after_other=bool(so))
-                return replace(found, message=again.message + where)
-            if times:
-                often = f"in {times} of {REPEATS} further calls on this case"
+        found, again = _shrunk(of, first, so)
+        if found:
+            return found
+        times = again or times
+    earlier = None if times else _earlier(attempt, first, tested)
+    if earlier:
+        found, times = _shrunk(replace(attempt, earlier=earlier), first, " after an earlier case")
+        if found:
+            return found
+    often = "once, and not again (or it depends on earlier calls)"
+    if times:
+        often = f"in {times} of {REPEATS} further calls on this case"
     return replace(first, message=f"not deterministic: failed {often}: {first.message}", calls=0)
+
+
+def _shrunk(attempt: Attempt, first: Failure, so: str) -> tuple[Failure | None, int]:
+    """The failure, shrunk if possible, where it comes again in the same call of fresh processes.
+
+    Otherwise how often it came again. ``so`` says how it is called.
+    """
+    often = 0
+    for failure in (shrink(attempt, first), first):
+        calls, again, times = _repeated(attempt, failure.case)
+        if again.kind in LIMITS:
+            return again, times
+        # repeated, since a random failure may by chance occur in the same call again
+        if calls and all(_repeated(attempt, failure.case)[0] == calls for _ in range(CONFIRMED)):
+            where = f" (in run {calls} of the check, in a fresh process{so})"
+            found = replace(
+                again,
+                draw=failure.draw,
+                calls=calls,
+                after_other=attempt.after_other,
+                earlier=attempt.earlier,
+            )
+            if calls > 1 or so:
+                found = replace(found, message=found.message + where)
+            return found, times
+        often = times or often
+    return None, often
+
+
+def _earlier(attempt: Attempt, first: Failure, tested: Sequence[Draw]) -> Draw | None:
+    """The most recent of the cases that passed after whose call the failure comes again."""
+    for draw in tested[: -EARLIER - 1 : -1]:
+        attempt.restart()
+        with suppress(properties.UndecidedError):
+            if replace(attempt, earlier=draw).run(first.case):
+                return draw
+    return None
 
 
 def _repeated(attempt: Attempt, case: Case) -> tuple[int, Failure, int]:
@@ -343,120 +240,3 @@ def _repeated(attempt: Attempt, case: Case) -> tuple[int, Failure, int]:
             if at == 1 or failure.kind in LIMITS:
                 break
     return at, found, times
-
-
-def shrink(attempt: Attempt, failure: Failure) -> Failure:
-    """Shrink a failing case to small sizes and many zeros and ones."""
-    fails = _Budget(attempt, failure.kind)
-    while (smaller := next(_smaller(attempt, failure, fails), None)) is not None:
-        failure = smaller
-    for place in float_arrays(failure.case):
-        name = attempt.operator.arguments[place[0]]
-        for make in _simpler(get(failure.case, place), -1.0 if name == "log_probs" else 1.0):
-            array = make(get(failure.case, place))
-            if array is not None:
-                failure = fails(replaced(failure.case, {place: array}), None) or failure
-    n = 0  # a list of captions comes before each of them, which it may lose
-    while n < len(lists(failure.case)):
-        paths = lists(failure.case)[n]
-        failure = _changed(failure, fails, paths, _without)
-        if all(isinstance(each, str) for each in at_path(failure.case, paths[0])):
-            failure = _changed(failure, fails, paths, _first_word)
-        n += 1
-    return failure
-
-
-class _Budget:
-    """Test whether smaller cases still fail in the same way, within limits of calls and time."""
-
-    def __init__(self, attempt: Attempt, kind: str) -> None:
-        self.attempt, self.kind = attempt, kind
-        self.left, self.end = ATTEMPTS, time.monotonic() + SECONDS / (1 + attempt.failed) ** 2
-
-    def __call__(self, case: Case, draw: Draw | None) -> Failure | None:
-        self.left -= 1
-        if self.left < 0 or time.monotonic() > self.end:
-            return None
-        try:
-            failure = self.attempt.run(case, draw)
-        except (properties.UndecidedError, OracleError):  # for example, the cosine of a zero vector
-            return None
-        # shrinking must keep the kind of failure, but may go from a small error to a large one
-        if failure is None or (failure.kind, self.kind) not in (
-            (self.kind, self.kind),
-            ("far off", "rounding"),
-        ):
-            return None
-        self.kind = failure.kind
-        return failure
-
-
-def _smaller(attempt: Attempt, failure: Failure, fails: _Budget) -> Iterator[Failure]:
-    """Failing cases with fewer large sizes, a smaller size, or an earlier option."""
-    assert failure.draw is not None
-    pins = attempt.prop.pins.items()
-    more = range(SEEDS, MORE_SEEDS) if failure.draw.beyond else ()
-    for seeds in (range(SEEDS), more):
-        for chosen in failure.draw.simpler():
-            if any(name not in chosen or chosen[name] not in _options(of) for name, of in pins):
-                continue
-            for seed in seeds:
-                draw = Draw(failure.draw.seed if seed == 0 else seed, **chosen)
-                found = fails(attempt.operator.sample_case(draw), draw)
-                if found is not None:
-                    yield found
-
-
-def _changed(
-    failure: Failure,
-    fails: _Budget,
-    paths: Sequence[Indices],
-    change: Callable[[list[Any], slice], list[Any]],
-) -> Failure:
-    """Change parts of the lists at some paths, of equal length: large parts first."""
-    few = len(at_path(failure.case, paths[0])) // 2
-    while few:
-        i = 0
-        while max(i, few) < (length := len(at_path(failure.case, paths[0]))):
-            case = failure.case
-            for path in paths:
-                case = with_list(case, path, change(at_path(case, path), slice(i, i + few)))
-            failure = fails(case, None) or failure
-            i += few * (len(at_path(failure.case, paths[0])) == length)
-        few //= 2
-    return failure
-
-
-def _without(of: list[Any], part: slice) -> list[Any]:
-    return of[: part.start] + of[part.stop :]
-
-
-def _first_word(of: list[Any], part: slice) -> list[Any]:
-    return [*of[: part.start], *(WORDS[0] for _ in of[part]), *of[part.stop :]]
-
-
-def _options(pinned: Any) -> tuple[Any, ...]:
-    return pinned if isinstance(pinned, tuple) else (pinned,)
-
-
-def _simpler(array: Array, one: float) -> Iterator[Callable[[Array], Array | None]]:
-    """Functions that simplify a whole array, then parts, then each entry, to 0 and to ``one``; they
-    return None if it is simple. Of a large array it is parts alone.
-    """
-    values = 0.0, one
-    part = array.size
-    while part and array.size // part <= (ATTEMPTS if array.size <= ATTEMPTS else PARTS):
-        for start in range(0, array.size, part):
-            for value in values:
-                yield partial(_simplified, part=slice(start, start + part), value=value, of=values)
-        part //= 2
-
-
-def _simplified(array: Array, part: slice, value: float, of: tuple[float, float]) -> Array | None:
-    """``array`` with a part at ``value``; None if the part's entries are ``of`` the simple ones."""
-    flat = array.flatten()
-    is_simple = np.logical_or(*(flat[part] == simple for simple in of)).all()
-    if is_simple and len(flat[part]) < len(flat):
-        return None
-    flat[part] = value
-    return flat.reshape(array.shape)

@@ -20,15 +20,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.verify import gradients
+from benchmarks.verify.attempt import OF_ANOTHER, Failure
 
 # names that a failing case may use, besides ``project`` and ``exported``
 from benchmarks.verify.candidate import LIMITS, BaseCandidate, Candidate, load  # noqa: F401
 from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs, numpy_dtype  # noqa: F401
-from benchmarks.verify.draw import Draw  # noqa: F401
+from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS, Operator, Property
 from benchmarks.verify.process import Limits
 from benchmarks.verify.properties import Batched, BatchOfOne, batched_oracle, reversed_arrays  # noqa: F401
-from benchmarks.verify.search import OF_ANOTHER, REPEATS, Failure
+from benchmarks.verify.search import REPEATS
 
 APART = (*LIMITS, "exit", "protocol", "in place")
 """Kinds of failures that need the candidate in a worker process."""
@@ -66,8 +67,13 @@ def snippet(
         lines.append(f"another = OPERATORS[{operator.name!r}]{of}.sample_case")
     if prop.check.__module__ == gradients.__name__:
         lines.append(f"choose_directions({gradients.seed_of(failure.case, secret)})")
-    other = "candidate(*reversed_arrays(case))\n" if failure.after_other else ""
-    body = other + _body(prop)
+    body = _body(prop)
+    if failure.after_other:
+        body = f"candidate(*reversed_arrays(case))\n{body}"
+    if failure.earlier:
+        padding = candidate.padding if prop.is_batched else ""
+        lines.append(f"earlier = {_drawn(operator, failure.earlier, padding)}")
+        body = f"candidate(*earlier)\n{body}"
     calls = failure.calls or 10 * REPEATS
     if calls > 1:
         often = (
@@ -134,15 +140,17 @@ def _case(operator: Operator, failure: Failure, padding: str) -> list[str]:
     values = [literal(value) for value in failure.case]
     draw = failure.draw
     if sum(map(len, values)) > LONGEST and draw is not None:
-        choices = "".join(f", {name}={literal(value)}" for name, value in draw.chosen.items())
-        regime = "" if draw.regime == "plain" else f", regime={draw.regime!r}"
-        of = f".batched({padding!r})" if padding else ""
-        return [
-            f"operator = OPERATORS[{operator.name!r}]{of}",
-            f"case = operator.sample_case(Draw({draw.seed}{regime}{choices}))",
-        ]
+        return [f"case = {_drawn(operator, draw, padding)}"]
     assigned = [f"{name} = {value}" for name, value in zip(names, values, strict=True)]
     return [*assigned, f"case = {', '.join(names)}{',' if len(names) == 1 else ''}"]
+
+
+def _drawn(operator: Operator, draw: Draw, padding: str) -> str:
+    """The case of a draw, as an expression."""
+    choices = "".join(f", {name}={literal(value)}" for name, value in draw.chosen.items())
+    regime = "" if draw.regime == "plain" else f", regime={draw.regime!r}"
+    of = f".batched({padding!r})" if padding else ""
+    return f"OPERATORS[{operator.name!r}]{of}.sample_case(Draw({draw.seed}{regime}{choices}))"
 
 
 def _body(prop: Property) -> str:

@@ -1,0 +1,145 @@
+"""One test of a property on a case, and how it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import is_
+from typing import Any
+
+import numpy as np
+
+from benchmarks.verify import gradients, properties
+from benchmarks.verify.candidate import BaseCandidate, CandidateError
+from benchmarks.verify.cases import Case, size
+from benchmarks.verify.draw import Draw
+from benchmarks.verify.operators.operator import Operator, Property
+from benchmarks.verify.properties import Function
+from benchmarks.verify.tolerances import OutOfToleranceError
+
+CACHED = 4
+"""Number of results that ``Attempt.oracle`` caches."""
+
+OF_ANOTHER = (gradients.gradient_after_other,)
+"""Checks that draw another case, by their argument ``another``."""
+
+FAR = 100.0
+"""An error this many times its tolerance is no rounding error, and is not shrunk to one."""
+
+
+class OracleError(Exception):
+    """The oracle raised: a bug of this project, not of the candidate."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failing case.
+
+    Attributes:
+        kind: identifies the kind of failure, which shrinking keeps.
+        draw: the choices of the case; None if its numbers were simplified.
+        calls: the number of runs of the check in a fresh process until it fails; 0 if not
+            deterministic.
+        after_other: whether each run follows a call with other numbers of the same shapes.
+        earlier: the draw of an earlier case, whose call each run follows.
+    """
+
+    case: Case
+    kind: str
+    message: str
+    draw: Draw | None = None
+    calls: int = 1
+    after_other: bool = False
+    earlier: Draw | None = None
+
+    @property
+    def conclusive(self) -> bool:
+        """Whether it cannot be a rounding error, and is deterministic."""
+        return self.kind != "rounding" and self.calls > 0
+
+    @property
+    def size(self) -> int:
+        """The number of entries in the case's arrays."""
+        return size(self.case)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A test of a property of an operator on a candidate.
+
+    Attributes:
+        restart: starts a fresh worker process.
+        failed: number of the candidate's properties that have failed before.
+        secret: of the directions of gradients; the candidate must not know it.
+        after_other: whether to call it with other numbers of the same shapes before each run.
+        earlier: the draw of a case to call it with before each run.
+    """
+
+    prop: Property
+    operator: Operator
+    candidate: BaseCandidate
+    restart: Callable[[], None] = lambda: None
+    failed: int = 0
+    secret: bytes = b""
+    after_other: bool = False
+    earlier: Draw | None = None
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The check's further arguments."""
+        of = {"another": self.operator.sample_case}
+        return {**self.prop.settings, **(of if self.prop.check in OF_ANOTHER else {})}
+
+    def oracle(self) -> Function:
+        """The operator's oracle, with a cache of the results of its first calls."""
+        results: list[tuple[Any, Any]] = []
+
+        def oracle(*arguments: Any) -> Any:
+            for of, result in results:
+                if len(of) == len(arguments) and all(map(is_, of, arguments)):
+                    return result
+            try:
+                result = self.operator.oracle(*arguments)
+            except Exception as error:
+                raise OracleError(f"{self.operator.name}'s oracle raised {error!r}") from error
+            if len(results) < CACHED:
+                results.append((arguments, result))
+            return result
+
+        return oracle
+
+    def run(
+        self, case: Case, draw: Draw | None = None, oracle: Function | None = None
+    ) -> Failure | None:
+        """Test the property on ``case``; returns the failure, or None.
+
+        Raises:
+            UndecidedError: the property is not defined on this case.
+            OracleError: the oracle raised.
+        """
+        oracle = oracle or self.oracle()
+        if self.prop.check.__module__ == gradients.__name__:
+            gradients.choose_directions(gradients.seed_of(case, self.secret))
+        try:
+            with np.errstate(all="ignore"):
+                if self.after_other:
+                    self.candidate(*properties.reversed_arrays(case))
+                if self.earlier:
+                    self.candidate(*self.operator.sample_case(self.earlier.again()))
+                self.prop.check(self.candidate, oracle, case, **self.settings)
+        except (properties.UndecidedError, OracleError):
+            raise
+        except CandidateError as error:
+            return Failure(case, error.kind, str(error), draw)
+        except OutOfToleranceError as error:
+            finite = "far off" if error.excess > FAR else "rounding"
+            kind = finite if np.isfinite(error.excess) else "broken"
+            return Failure(case, kind, str(error), draw)
+        except AssertionError as error:
+            message = str(error) or "another result than the oracle's"
+            return Failure(case, "wrong", message, draw)
+        except Exception as error:
+            what = "returned a result that cannot be compared with the oracle's"
+            message = f"{what}: {type(error).__name__}: {error}"
+            return Failure(case, type(error).__name__, message, draw)
+        return None
