@@ -22,7 +22,8 @@ def section(records: Sequence[Record]) -> Section:
         return Section(TITLE, [Box(NOT_RUN, f"Nothing was compared on a GPU: {HOW}.")])
     about = (
         "The cases are those of `captionbench verify`, computed on the GPU and compared with the "
-        "oracle by the same bounds; a comparison is of outputs or of gradients in one dtype."
+        "oracle by the same bounds; a comparison is of outputs or of gradients in one dtype, with "
+        "the code of the day in **compared**."
     )
     blocks: list[Block] = [Paragraph(about)]
     for device, of_device in grouped(made, lambda record: record.device.name).items():
