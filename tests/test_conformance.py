@@ -6,9 +6,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.verify import shrink, table
-from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.conformance import FAILED
-from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.project import EXPANSIONS, implementations, of_form
 from tests.support.covers import covers
 
@@ -30,11 +28,8 @@ EXAMPLES, OF_SEARCHES = 3, 30
 
 def failures(ours):
     """What fails of an implementation, called in this process, with the case; one at a time."""
-    arguments = OPERATORS[ours.operator].arguments
-    candidate = Candidate(ours.function, ours.framework, arguments=arguments)
-    candidate.name = ours.name
     examples = OF_SEARCHES if ours.operator.endswith("search") else EXAMPLES
-    for verdict in table.verdicts(ours, candidate, examples):
+    for verdict in table.verdicts(ours, table.called_here(ours), examples):
         if verdict.status == FAILED:
             yield f"{verdict.name}: {verdict.message}\n\n{verdict.code}"
 

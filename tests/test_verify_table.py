@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from benchmarks.cli.main import main
 from benchmarks.verify import gradients, properties, shrink, table, tolerances
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.cases import rounded
+from benchmarks.verify.conformance import resolve
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.precision import literal_limit
@@ -291,3 +293,13 @@ def test_processes_test_the_same_cases(in_a_hurry):
     alone, beside = (list(table.rows("cpu", 1, ("layer_norm",), processes=n)) for n in (1, 2))
     assert alone == beside
     assert len(alone) > 1
+
+
+def test_ours_are_tested_in_the_same_cases_without_a_process_of_their_own(in_a_hurry):
+    """As on a GPU."""
+    (ours,) = (each for each in implementations() if each.operator == "layer_norm")
+    here = list(table.verdicts(ours, table.called_here(ours), 1))
+    with resolve(ours.function, OPERATORS["layer_norm"], "torch", name=ours.name) as candidate:
+        apart = list(table.verdicts(ours, candidate, 1))
+    for one, other in zip(here, apart, strict=True):
+        assert one == replace(other, seconds=one.seconds)
