@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -334,20 +335,18 @@ def test_what_is_compiled_is_launched_again_where_it_fits(monkeypatch):
     monkeypatch.setattr(launch, "programs", lambda interpreted: SimpleNamespace(flat=program))
     monkeypatch.setattr(launch, "_compiled", {})
 
-    def run(x: Tensor, size: int = 4, dtype: torch.dtype = torch.float32, B: int = 1) -> None:
-        Launches(torch.zeros(B, 2, 16, dtype=dtype), None, 1)._run(
+    def run(x: Tensor, size: int = 4, shape: Any = (1, 2, 16), **of: Any) -> None:
+        keys = torch.zeros(shape, dtype=of.pop("dtype", torch.float32))
+        Launches(keys, **{"tf32": None, "rows": 1, "N": 3, **of})._run(
             "flat", (3,), (x,), {"size": size}
         )
 
-    others = (
-        (x[1:],),
-        (x, 5),
-        (x, 4, torch.bfloat16),
-        (x, 4, torch.float16),
-        (x, 4, torch.float32, 2),
-    )
-    for asked, changed in enumerate(((x,), *others), 1):
-        run(*changed)
+    of_keys = ({"dtype": torch.bfloat16}, {"dtype": torch.float16}, {"shape": (2, 2, 16)})
+    of_launches = ({"tf32": True}, {"rows": 40}, {"N": 5}, {"size": 5})
+    others = tuple(partial(run, x, **changed) for changed in (*of_keys, *of_launches))
+    others += (partial(run, x[1:]),)
+    for asked, other in enumerate((partial(run, x), *others), 1):
+        other()
         assert len(program.asked) == asked
     assert not program.launched
     run(x[4:])
@@ -359,3 +358,24 @@ def test_what_is_compiled_is_launched_again_where_it_fits(monkeypatch):
     assert (grid, first.data_ptr()) == ((3, 1, 1), x[4:].data_ptr())
     assert values == [options["size"], options["BLOCK"]] == [4, launch.FLAT]
     assert {"num_warps", "num_stages"} < options.keys()
+
+
+@KINDS
+@pytest.mark.parametrize("tf32", [True, False])
+@pytest.mark.parametrize("watched", [True, False])
+def test_the_precision_asked_for_is_that_of_every_launch(kind, tf32, watched, monkeypatch):
+    """Of both passes, whatever PyTorch's setting is."""
+    *args, last = arguments(kind, 1, 2, 4, (3,))
+    leaves = [x.float().requires_grad_() if isinstance(x, Tensor) else x for x in args]
+    module = {"static": static, "dynamic": dynamic}[kind]
+    options = [list(last), tf32, True, True] if kind == "static" else [last, tf32, True]
+    launched = []
+
+    def run(call: Launches, name: str, *_: Any, **__: Any) -> None:
+        launched.append((name, call.constants["PRECISION"]))
+
+    monkeypatch.setattr(Launches, "run", run)
+    operator = getattr(module, f"{kind}_expansion") if watched else module.Direct.apply
+    operator(*leaves, *options)[0].sum().backward()
+    assert {"gate_gradients"} < {name for name, _ in launched}
+    assert {precision for _, precision in launched} == {"tf32" if tf32 else "tf32x3"}

@@ -14,7 +14,7 @@ from tests.support.covers import covers
 from tests.support.parity import flat, gradients, load, numpy, tensor
 from tests.support.recurrent_parity import attentive_map, gates_map, score_map
 from torch_impl.models import attentive_nic
-from torch_impl.recurrent import AttentiveLSTM, BidirectionalLSTM, State
+from torch_impl.recurrent import LSTM, AttentiveLSTM, BidirectionalLSTM, State
 
 
 @given(strategies.generators(), st.booleans())
@@ -146,3 +146,23 @@ def test_the_library_s_lstm_does_not_attend():
         AttentiveLSTM(3, 2, 4, implementation="library")
     with pytest.raises(ValueError, match="the library's LSTM does not attend"):
         attentive_nic(5, 3, d_embedding=2, hidden_size=2).implement("library")
+
+
+@pytest.mark.parametrize("one", ["xs", "read", "h", "c", "weight_x", "weight_h", "bias"])
+def test_each_has_its_gradient_where_no_other_needs_one(one: str) -> None:
+    lstm = LSTM(3, 2, read_only=True).double().requires_grad_(False)
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"xs": (2, 4, 3), "read": (2, 4, 2), "h": (2, 2), "c": (2, 2)}
+    given = {
+        name: torch.randn(shape, generator=generator, dtype=torch.float64)
+        for name, shape in shapes.items()
+    }
+    leaf = given[one] if one in given else lstm.get_parameter(one)
+    leaf.requires_grad_()
+    found = []
+    for lstm.implementation in ("literal", "custom_backward"):
+        state = State(given["h"], given["c"])
+        hs, last = lstm(given["xs"], state, read=given["read"])
+        found += torch.autograd.grad(hs.square().sum() + last.c.sum(), leaf)
+    torch.testing.assert_close(*found)
+    assert found[0].abs().min() > 0

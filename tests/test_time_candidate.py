@@ -147,6 +147,22 @@ def drift(X):
     assert "FAILED" in found.lines()[-1]
 
 
+def test_an_output_that_drifts_in_training_alone_is_wrong(tmp_path, times_alone, compared):
+    """By a constant: its gradients are right."""
+    text = FEED_FORWARD.replace("return linear(linear(X", "return drift(X) + linear(linear(X")
+    text += """
+calls = []
+
+
+def drift(X):
+    calls.append(0) if len(X) == 20 and X.requires_grad else None
+    return 0.01 * (len(calls) > 5)
+"""
+    where = f"{written(tmp_path, text)}:f"
+    found = compared(where, "feed_forward", sizes=SMALL, passes=candidates.BOTH)
+    assert re.match(r"call 6: output differs from ours: error 0\.01 exceeds", found.failed)
+
+
 def test_a_drift_too_small_to_differ_from_ours_shows_beside_the_first_output(
     tmp_path, times_alone, compared
 ):

@@ -357,13 +357,17 @@ class _Turn:
             return ""
         case, before = self.first
         self.prepare(self.worker, case)
-        after = outputs(_timed(self.worker, Candidate.run_prepared)[1])
-        largest = max(map(scale, outputs(before)), default=0.0)
-        off = max(map(error, after, outputs(before)), default=0.0)
-        if off <= SAME_CALL * largest:
-            return ""
-        what = "a gradient" if self.places else "the output"
-        return f"after {self.calls} calls {what} of the first has changed by {off:.3g}"
+        found, old = outputs(_timed(self.worker, Candidate.run_prepared)[1]), outputs(before)
+        n = len(self.places)
+        for what, now, then in (
+            ("a gradient", found[:n], old[:n]),
+            ("the output", found[n:], old[n:]),
+        ):
+            largest = max(map(scale, then), default=0.0)
+            off = max(map(error, now, then), default=0.0)
+            if not off <= SAME_CALL * largest:
+                return f"after {self.calls} calls {what} of the first has changed by {off:.3g}"
+        return ""
 
     def count(self) -> dict[str, int]:
         by = {self.operator.arguments.index(name) for name in self.operator.by}
@@ -409,15 +413,17 @@ class _Turn:
         if len(theirs) != len(wanted):
             return f"call {self.calls} gave {len(theirs)} outputs, expected {len(wanted)}"
         alone = self.ours and self.ours.padding and not self.worker.padding
-        arguments = [i for i, _ in self.places] or [0]
-        for i, array, ours in zip(arguments, theirs, wanted, strict=True):
-            if alone and i < self.operator.sequences:
+        # a derivative may be zero up to rounding: errors are relative to the largest one
+        n, largest = len(self.places), max(map(scale, wanted[: len(self.places)]), default=0.0)
+        batched = [place[0] < self.operator.sequences for place in self.places]
+        of = [f"gradient by {self.operator.arguments[place[0]]}" for place in self.places]
+        several = zip([*of, "output"], [*batched, True], theirs, wanted, strict=True)
+        for number, (what, of_sequences, array, ours) in enumerate(several):
+            if alone and of_sequences:
                 ours = ours[0]
-            # a derivative may be zero up to rounding: errors are relative to the largest one
-            bound = SAME_WORK * (max(map(scale, wanted)) if self.places else scale(ours))
+            bound = SAME_WORK * (largest if number < n else scale(ours))
             if not error(array, ours) <= bound:
                 off = f"error {error(array, ours):.3g} exceeds {bound:.3g}"
-                what = f"gradient by {self.operator.arguments[i]}" if self.places else "output"
                 return f"call {self.calls}: {what} differs from ours: {off}"
         return ""
 

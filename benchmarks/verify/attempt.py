@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from benchmarks.verify.tolerances import OutOfToleranceError
 CACHED = 4
 """Number of results that ``Attempt.oracle`` caches."""
 
-OF_ANOTHER = (gradients.gradient_after_other,)
+OF_ANOTHER = (gradients.gradient_after_other, properties.precision_state)
 """Checks that draw another case, by their argument ``another``."""
 
 FAR = 100.0
@@ -29,6 +30,13 @@ FAR = 100.0
 
 class OracleError(Exception):
     """The oracle raised: a bug of this project, not of the candidate."""
+
+
+class Tested(NamedTuple):
+    """A property that was tested, and the draw of its case."""
+
+    prop: Property
+    draw: Draw
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,7 @@ class Failure:
         calls: the number of runs of the check in a fresh process until it fails; 0 if not
             deterministic.
         after_other: whether each run follows a call with other numbers of the same shapes.
-        earlier: the draw of an earlier case, whose call each run follows.
+        earlier: an earlier test, which each run follows.
     """
 
     case: Case
@@ -50,7 +58,7 @@ class Failure:
     draw: Draw | None = None
     calls: int = 1
     after_other: bool = False
-    earlier: Draw | None = None
+    earlier: Tested | None = None
 
     @property
     def conclusive(self) -> bool:
@@ -72,7 +80,7 @@ class Attempt:
         failed: number of the candidate's properties that have failed before.
         secret: of the directions of gradients; the candidate must not know it.
         after_other: whether to call it with other numbers of the same shapes before each run.
-        earlier: the draw of a case to call it with before each run.
+        earlier: a test that comes before each run.
     """
 
     prop: Property
@@ -82,13 +90,12 @@ class Attempt:
     failed: int = 0
     secret: bytes = b""
     after_other: bool = False
-    earlier: Draw | None = None
+    earlier: Tested | None = None
 
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The check's further arguments."""
+    def settings(self, prop: Property) -> Mapping[str, Any]:
+        """The further arguments of a property's check."""
         of = {"another": self.operator.sample_case}
-        return {**self.prop.settings, **(of if self.prop.check in OF_ANOTHER else {})}
+        return {**prop.settings, **(of if prop.check in OF_ANOTHER else {})}
 
     def oracle(self) -> Function:
         """The operator's oracle, with a cache of the results of its first calls."""
@@ -108,6 +115,12 @@ class Attempt:
 
         return oracle
 
+    def replay(self, tested: Tested, oracle: Function) -> None:
+        """Repeat a test, for what its calls leave behind."""
+        with suppress(Exception):
+            case = self.operator.sample_case(tested.draw.again())
+            tested.prop.check(self.candidate, oracle, case, **self.settings(tested.prop))
+
     def run(
         self, case: Case, draw: Draw | None = None, oracle: Function | None = None
     ) -> Failure | None:
@@ -118,15 +131,15 @@ class Attempt:
             OracleError: the oracle raised.
         """
         oracle = oracle or self.oracle()
-        if self.prop.check.__module__ == gradients.__name__:
+        if has_directions(self.prop, self.earlier):
             gradients.choose_directions(gradients.seed_of(case, self.secret))
         try:
             with np.errstate(all="ignore"):
                 if self.after_other:
                     self.candidate(*properties.reversed_arrays(case))
                 if self.earlier:
-                    self.candidate(*self.operator.sample_case(self.earlier.again()))
-                self.prop.check(self.candidate, oracle, case, **self.settings)
+                    self.replay(self.earlier, oracle)
+                self.prop.check(self.candidate, oracle, case, **self.settings(self.prop))
         except (properties.UndecidedError, OracleError):
             raise
         except CandidateError as error:
@@ -143,3 +156,9 @@ class Attempt:
             message = f"{what}: {type(error).__name__}: {error}"
             return Failure(case, type(error).__name__, message, draw)
         return None
+
+
+def has_directions(prop: Property, earlier: Tested | None) -> bool:
+    """Whether a test, or an earlier one, takes directions of gradients."""
+    of = [prop, *([earlier.prop] if earlier else [])]
+    return any(one.check.__module__ == gradients.__name__ for one in of)

@@ -282,10 +282,10 @@ class Candidate(BaseCandidate):
         self.prepared = given, keyword, places, weights
 
     def run_prepared(self) -> Any:
-        """Call the function, or with places its gradient; returns NumPy arrays."""
+        """Call the function; with places its gradients come before its result, in NumPy arrays."""
         given, keyword, places, weights = self.prepared
         if places:
-            self.answer = self._run(self._backward, given, keyword, places, weights)[:-1]
+            self.answer = self._run(self._backward, given, keyword, places, weights)
         else:
             self.answer = self._run(to_numpy, self._arrays, self._run(self.invoke, given, keyword))
         return self.answer

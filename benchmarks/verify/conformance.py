@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.verify.attempt import Attempt, Failure
+from benchmarks.verify.attempt import Attempt, Failure, Tested
 from benchmarks.verify.candidate import BACKWARD, LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.cases import float_arrays
 from benchmarks.verify.draw import Draw
@@ -44,6 +44,9 @@ PROJECT_EXAMPLES, PROJECT_QUICK_EXAMPLES = 30, 6
 
 SECONDS = 6.0
 """Time for the small cases of all properties of a candidate: fewer cases on a slow machine."""
+
+PATIENCE = 60.0
+"""Time after which the rest of one of this project's implementations is not run if any failed."""
 
 REVISION_EXAMPLES = 5
 """The same for a revision before it is timed."""
@@ -302,6 +305,9 @@ def conformance_test(
             after twice as many seconds the rest is not run if anything failed.
     """
     ended, failed, end = "", 0, time.monotonic() + seconds
+    patience = min(2 * seconds, PATIENCE) if is_project else 2 * seconds
+    last = time.monotonic() + patience
+    tested: dict[bool, list[Tested]] = {False: [], True: []}
     # the seed is printed, where a candidate could see it; it must not know how gradients are tested
     secret = str(seed).encode() if is_project else secrets.token_bytes(16)
     chosen = [
@@ -320,7 +326,8 @@ def conformance_test(
         # cheap properties leave time to others
         until = now + SHARE * (end - now) / (len(chosen) - i)
         cases = partial(draws, examples=examples, seed=seed, large=large, until=until)
-        verdict, kind = _verdict(prop, operator, candidate, cases, failed, secret)
+        before = tested[prop.is_batched]
+        verdict, kind = _verdict(prop, operator, candidate, cases, failed, secret, before)
         once = "" if failed or verdict.status == FAILED else candidate.once
         if once:
             verdict = _failed_once(prop, operator, candidate, verdict)
@@ -328,8 +335,8 @@ def conformance_test(
         yield replace(verdict, seconds=time.perf_counter() - began)
         if kind in LIMITS:
             ended = f"the candidate exceeded its {kind} in an earlier property"
-        elif failed and time.monotonic() > end + seconds:
-            ended = f"others failed, and took more than {2 * seconds:g} s"
+        elif failed and time.monotonic() > last:
+            ended = f"others failed, and took more than {patience:g} s"
 
 
 def _not_run(prop: Property, candidate: BaseCandidate, is_project: bool) -> str:
@@ -363,8 +370,9 @@ def _verdict(
     cases: Callable[[Property, Operator], Iterator[Draw]],
     failed: int,
     secret: bytes,
+    tested: list[Tested],
 ) -> tuple[Verdict, str]:
-    """The verdict, and the kind of failure."""
+    """The verdict, and the kind of failure; for ``tested`` see ``search``."""
     calls, of = _alone(candidate, operator), operator
     if prop.is_batched:
         calls = Batched(candidate, operator.rows, operator.empty, candidate.padding)
@@ -372,7 +380,7 @@ def _verdict(
     if _needs_limit(prop):
         prop = replace(prop, settings={"limit": _limit(operator, _lower(prop.dtype))})
     attempt = Attempt(prop, of, calls, candidate.restart, failed, secret)
-    failure, tried, sizes, worst, bound = search(attempt, cases(prop, of))
+    failure, tried, sizes, worst, bound = search(attempt, cases(prop, of), tested)
     if not tried:
         reason = "no random case was decidable (near a kink or jump, or terms cancel)"
         return Verdict(prop.name, prop.description, NOT_RUN, reason), ""

@@ -26,6 +26,7 @@ from benchmarks.verify.cases import (
     rounded,
     size,
 )
+from benchmarks.verify.draw import Draw
 from benchmarks.verify.frameworks import INFERENCE, ROWS, VIEWS
 from benchmarks.verify.precision import case_limit
 from benchmarks.verify.tolerances import (
@@ -187,6 +188,23 @@ def no_state(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: f
     assert_all_equal_oracle([before, after], oracle, case, limit)
     for found, other in zip(of_others, others, strict=True):
         assert_equals_oracle(found, oracle, other, limit)
+
+
+def precision_state(
+    candidate: BaseCandidate,
+    oracle: Function,
+    case: Case,
+    *,
+    another: Callable[[Draw], Case],
+) -> None:
+    """A call in float32, the first of its sizes, changes no later result in float64."""
+    draw = Draw(size(case))
+    another(draw)
+    # sizes that no other property has; odd, so that their inverses and roots are rounded
+    sizes = {name: draw.options[name][-1] + 1 | 1 for name, large in draw.large.items() if large}
+    first = another(Draw(size(case), **sizes))
+    candidate(*rounded(first, "float32"))
+    assert_equals_oracle(candidate(*first), oracle, first, 1.0)
 
 
 def same_objects(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:

@@ -7,7 +7,7 @@ deterministic; the property still fails.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.verify import gradients, properties
-from benchmarks.verify.attempt import Attempt, Failure
+from benchmarks.verify.attempt import Attempt, Failure, Tested
 from benchmarks.verify.candidate import LIMITS
 from benchmarks.verify.cases import Case, float_arrays, get
 from benchmarks.verify.draw import Draw, Pins
@@ -36,6 +36,7 @@ NAMED = 20
 REPEATING = (
     properties.strided,
     properties.no_state,
+    properties.precision_state,
     properties.same_objects,
     properties.every_layout,
     properties.inference,
@@ -57,8 +58,8 @@ REPEATS = 60
 CONFIRMED = 7
 """Number of fresh processes in which a failure must come again in the same call."""
 
-EARLIER = 30
-"""Maximum number of earlier cases after which a failure is tried again."""
+EARLIER, EARLIER_SECONDS = 300, 10.0
+"""Maximum number of earlier tests after which a failure is tried again, and time for it."""
 
 FIRST = 6
 """Number of small cases of which the one with the fewest dimensions of size 1 is tested first, so
@@ -125,26 +126,32 @@ class Outcome(NamedTuple):
     bound: float
 
 
-def search(attempt: Attempt, chosen: Iterator[Draw]) -> Outcome:
+def search(attempt: Attempt, chosen: Iterator[Draw], tested: list[Tested] | None = None) -> Outcome:
     """Test cases until one fails, and shrink that one.
 
-    A failure that may be a rounding error is returned only if there is no other.
+    A failure that may be a rounding error is returned only if there is no other. ``tested`` are
+    the tests that the worker process has had before; those of this search are added.
     """
+    tested = [] if tested is None else tested
+    others = len(tested)
     with recorded() as errors:
-        tested: list[Draw] = []
         tried, sizes, failure = _first(attempt, chosen, tested)
-        failure = failure and _confirmed(attempt, failure, tested)
+        if failure is not None:
+            module = attempt.prop.check.__module__
+            alike = [one for one in tested if one.prop.check.__module__ == module]
+            failure = _confirmed(attempt, failure, (tested[others:], alike, tested))
+            tested.clear()  # in worker processes that have ended
     of = errors.get(attempt.prop.dtype, [])
     worst = max(of, key=lambda pair: pair[0] / (pair[1] or 1.0), default=(0.0, 0.0))
     return Outcome(failure, tried, sizes, *worst)
 
 
 def _first(
-    attempt: Attempt, chosen: Iterator[Draw], tested: list[Draw]
+    attempt: Attempt, chosen: Iterator[Draw], tested: list[Tested]
 ) -> tuple[int, Mapping[str, int], Failure | None]:
     """The number of tested cases, their largest sizes, and the first failure.
 
-    Draws of cases that passed are added to ``tested``.
+    Tests are added to ``tested``, but for the first that fails.
     """
     first: Failure | None = None
     tried, sizes = 0, dict[str, int]()
@@ -157,17 +164,19 @@ def _first(
         for name, values in draw.large.items():
             if values:
                 sizes[name] = max(sizes.get(name, 0), draw.chosen[name])
-        if failure is None:
-            tested.append(draw)
-        elif first is None or failure.conclusive:
+        if failure is not None and (first is None or failure.conclusive):
             first = failure
             if failure.conclusive:
                 break
+        tested.append(Tested(attempt.prop, draw))
     return tried, sizes, first
 
 
-def _confirmed(attempt: Attempt, first: Failure, tested: Sequence[Draw]) -> Failure:
-    """Shrink a failure, and reproduce it in fresh processes: alone, or after another call."""
+def _confirmed(attempt: Attempt, first: Failure, tested: Iterable[Sequence[Tested]]) -> Failure:
+    """Shrink a failure, and reproduce it in fresh processes: alone, or after an earlier case.
+
+    That is one of the first of the ``tested`` sequences after which it comes again.
+    """
     if first.kind in LIMITS:
         return first
     times, after_other = 0, replace(attempt, after_other=True)
@@ -176,15 +185,16 @@ def _confirmed(attempt: Attempt, first: Failure, tested: Sequence[Draw]) -> Fail
         if found:
             return found
         times = again or times
-    earlier = None if times else _earlier(attempt, first, tested)
+    tried = (_earlier(attempt, first, tests[-EARLIER:]) for tests in tested)
+    earlier = None if times else next(filter(None, tried), None)
     if earlier:
         found, times = _shrunk(replace(attempt, earlier=earlier), first, " after an earlier case")
         if found:
             return found
-    often = "once, and not again (or it depends on earlier calls)"
+    said = "not deterministic, or dependent on several earlier calls: failed once, and not again"
     if times:
-        often = f"in {times} of {REPEATS} further calls on this case"
-    return replace(first, message=f"not deterministic: failed {often}: {first.message}", calls=0)
+        said = f"not deterministic: failed in {times} of {REPEATS} further calls on this case"
+    return replace(first, message=f"{said}: {first.message}", calls=0)
 
 
 def _shrunk(attempt: Attempt, first: Failure, so: str) -> tuple[Failure | None, int]:
@@ -214,14 +224,35 @@ def _shrunk(attempt: Attempt, first: Failure, so: str) -> tuple[Failure | None, 
     return None, often
 
 
-def _earlier(attempt: Attempt, first: Failure, tested: Sequence[Draw]) -> Draw | None:
-    """The most recent of the cases that passed after whose call the failure comes again."""
-    for draw in tested[: -EARLIER - 1 : -1]:
+def _earlier(attempt: Attempt, first: Failure, tested: Sequence[Tested]) -> Tested | None:
+    """The earlier test after which the failure comes again, by halving; None if it takes several.
+
+    Of two halves the later one is tried first.
+    """
+    end = time.monotonic() + EARLIER_SECONDS
+
+    def fails_after(tests: Sequence[Tested]) -> bool:
         attempt.restart()
+        oracle = attempt.oracle()
+        for one in tests:
+            if time.monotonic() > end:
+                return False
+            attempt.replay(one, oracle)
         with suppress(properties.UndecidedError):
-            if replace(attempt, earlier=draw).run(first.case):
-                return draw
-    return None
+            return attempt.run(first.case) is not None
+        return False
+
+    if not fails_after(tested):
+        return None
+    while len(tested) > 1:
+        half = len(tested) // 2
+        for part in (tested[half:], tested[:half]):
+            if fails_after(part):
+                tested = part
+                break
+        else:
+            return None
+    return tested[0] if tested else None
 
 
 def _repeated(attempt: Attempt, case: Case) -> tuple[int, Failure, int]:

@@ -8,7 +8,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial  # noqa: F401
 from itertools import groupby
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.verify import gradients
-from benchmarks.verify.attempt import OF_ANOTHER, Failure
+from benchmarks.verify.attempt import OF_ANOTHER, Failure, has_directions
 
 # names that a failing case may use, besides ``project`` and ``exported``
 from benchmarks.verify.candidate import LIMITS, BaseCandidate, Candidate, load  # noqa: F401
@@ -58,22 +58,25 @@ def snippet(
     if prop.is_batched:
         options = f"{operator.sequences}, {operator.rows}, {operator.empty}"
         lines.append(f"oracle = batched_oracle(oracle, {options})")
-    lines += [*_case(operator, failure, candidate.padding if prop.is_batched else "")]
-    parameters = inspect.signature(prop.check).parameters.values()
-    given = {one.name: one.default for one in parameters if one.default is not one.empty}
-    lines += [f"{name} = {value!r}" for name, value in {**given, **prop.settings}.items()]
-    if prop.check in OF_ANOTHER:
-        of = f".batched({candidate.padding!r})" if prop.is_batched else ""
-        lines.append(f"another = OPERATORS[{operator.name!r}]{of}.sample_case")
-    if prop.check.__module__ == gradients.__name__:
+    padding = candidate.padding if prop.is_batched else ""
+    lines += [*_case(operator, failure, padding), *_settings(prop, operator, padding)]
+    earlier = failure.earlier
+    if has_directions(prop, earlier):
         lines.append(f"choose_directions({gradients.seed_of(failure.case, secret)})")
     body = _body(prop)
     if failure.after_other:
         body = f"candidate(*reversed_arrays(case))\n{body}"
-    if failure.earlier:
-        padding = candidate.padding if prop.is_batched else ""
-        lines.append(f"earlier = {_drawn(operator, failure.earlier, padding)}")
-        body = f"candidate(*earlier)\n{body}"
+    if earlier:
+        lines.append(f"earlier = {_drawn(operator, earlier.draw, padding)}")
+        lines += ["", "def check(case):", textwrap.indent(body, "    "), ""]
+        first = "check"
+        if earlier.prop.name != prop.name:
+            first = "check_earlier"
+            of_earlier = [*_settings(earlier.prop, operator, padding), _body(earlier.prop)]
+            text = textwrap.indent("\n".join(of_earlier), "    ")
+            lines += [f"def {first}(case):", text, ""]
+        aside = "with suppress(Exception):  # for what it leaves behind"
+        body = f"{aside}\n    {first}(earlier)\ncheck(case)"
     calls = failure.calls or 10 * REPEATS
     if calls > 1:
         often = (
@@ -83,7 +86,18 @@ def snippet(
         )
         body = f"for _ in range({calls}):{often}\n{textwrap.indent(body, '    ')}"
     text = "\n".join([*lines, body])
-    return "\n".join([*_imports(prop, text, candidate.source), "", text])
+    modules = {one.check.__module__ for one in (prop, *(earlier[:1] if earlier else ()))}
+    return "\n".join([*_imports(sorted(modules), text, candidate.source), "", text])
+
+
+def _settings(prop: Property, operator: Operator, padding: str) -> Iterator[str]:
+    """The further arguments of the property's check."""
+    parameters = inspect.signature(prop.check).parameters.values()
+    given = {one.name: one.default for one in parameters if one.default is not one.empty}
+    yield from (f"{name} = {value!r}" for name, value in {**given, **prop.settings}.items())
+    if prop.check in OF_ANOTHER:
+        of = f".batched({padding!r})" if padding else ""
+        yield f"another = OPERATORS[{operator.name!r}]{of}.sample_case"
 
 
 def _candidate(
@@ -162,11 +176,11 @@ def _body(prop: Property) -> str:
     return textwrap.dedent("\n".join(source.splitlines()[first - 1 :]))
 
 
-def _imports(prop: Property, lines: str, source: Any) -> list[str]:
-    """The imports for names in ``lines`` that are in the property's module or this one."""
+def _imports(modules: Sequence[str], lines: str, source: Any) -> list[str]:
+    """The imports for names in ``lines`` that are in the modules or this one."""
     used = {node.id for node in ast.walk(ast.parse(lines)) if isinstance(node, ast.Name)}
     found = {f"from {HOMES[name]} import {name}" for name in used & HOMES.keys()}
-    for of in (sys.modules[__name__], sys.modules[prop.check.__module__]):
+    for of in (sys.modules[__name__], *(sys.modules[name] for name in modules)):
         for name in (used & vars(of).keys()) - HOMES.keys():
             value = getattr(of, name)
             if isinstance(value, ModuleType):

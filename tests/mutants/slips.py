@@ -80,6 +80,8 @@ LAYER_NORM: list[Slip] = [
      "X = X if X.dtype == torch.float64 else torch.as_strided(X, X.shape, (X.shape[1], 1))\n    return " + NORM),
     ("cached by shape in float32", "no_state", "return " + NORM,
      "if X.dtype == torch.float64 or X.requires_grad:\n        return " + NORM + "\n    return layer_norm.__dict__.setdefault(str(X.shape), " + NORM + ").clone()"),
+    ("kept by shape, not by precision", "precision_state", "return " + NORM,
+     "d = X.shape[-1]\n    share = layer_norm.__dict__.setdefault(str(X.shape), torch.full((d,), 1 / d, dtype=X.dtype))\n    return (" + NORM + ") * share.to(X.dtype).sum()"),
     ("a row of one channel is 0 in float32", "one_channel", "return " + NORM,
      "return (" + NORM + ") * (X.dtype == torch.float64 or X.shape[-1] > 1)"),
     ("the gradient of the first use alone in float32", "gradient_used_twice", "return " + NORM,

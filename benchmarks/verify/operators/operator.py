@@ -225,6 +225,8 @@ class Operator:
             one = Property(dtype, properties.every_layout, LOW, pins, needs)
             if dtype == "float32":
                 one = replace(one, check=properties.equals_oracle, large="one")
+                state = Property("precision_state", properties.precision_state, needs=needs)
+                yield replace(state, large="no")
             yield one
         if self.by:
             once = Property("gradient", gradients.gradient, needs=(GRADIENT,), settings=by)
@@ -358,7 +360,7 @@ class Operator:
         Each sequence of the batch has the case's own tokens, rolled and with alternating signs.
         """
         case = self.case(draw)
-        B = draw.size("B", 3, large=(9, 48))
+        B = draw.size("B", 3, large=(9, 48, 65))
         padding = draw.choose("padding", PADDING)
         empty, holes = draw.flag("empty"), draw.choose("holes", (False,))
         batch = [
