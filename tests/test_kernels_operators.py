@@ -375,7 +375,7 @@ def test_the_precision_asked_for_is_that_of_every_launch(kind, tf32, watched, mo
         launched.append((name, call.constants["PRECISION"]))
 
     monkeypatch.setattr(Launches, "run", run)
-    operator = getattr(module, f"{kind}_expansion") if watched else module.Direct.apply
+    operator = getattr(module, f"{kind}_expansion") if watched else module.direct_expansion
     operator(*leaves, *options)[0].sum().backward()
     assert {"gate_gradients"} < {name for name, _ in launched}
     assert {precision for _, precision in launched} == {"tf32" if tf32 else "tf32x3"}

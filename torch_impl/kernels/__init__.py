@@ -105,7 +105,7 @@ def static_expansion(
         raise ValueError(f"groups {tuple(groups)} must be positive, of sum {len(query_vectors)}")
     mask = None if mask is None else mask.contiguous()
     args = (*prepared(tensors), mask, list(groups), tf32, needs_backward(tensors), store_m)
-    operator = static.static_expansion if watched(*tensors) else static.Direct.apply
+    operator = static.static_expansion if watched(*tensors) else static.direct_expansion
     return operator(*args)[0]
 
 
@@ -138,7 +138,7 @@ def dynamic_expansion(
     _check(*tensors, mask=mask)
     mask = None if mask is None else mask.contiguous()
     args = (*prepared(tensors), mask, causal, tf32, needs_backward(tensors))
-    operator = dynamic.dynamic_expansion if watched(*tensors) else dynamic.Direct.apply
+    operator = dynamic.dynamic_expansion if watched(*tensors) else dynamic.direct_expansion
     return operator(*args)[0]
 
 

@@ -10,13 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.utils.flop_counter import register_flop_formula
 
 from torch_impl.common.precision import at_least_float32
 from torch_impl.kernels import launch
 from torch_impl.kernels.launch import Launches, blocks
-from torch_impl.kernels.support import watched
+from torch_impl.kernels.support import direct, watched
 
 
 def _launches(
@@ -170,23 +169,7 @@ def _backward(ctx: Any, dO: Tensor | None, *_: Any) -> tuple[Any, ...]:
 
 
 dynamic_expansion.register_autograd(_backward, setup_context=_setup_context)
-
-
-class Direct(torch.autograd.Function):
-    """The same without a custom operator."""
-
-    @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
-        """``forward``."""
-        output = forward(*inputs)
-        _setup_context(ctx, inputs, output)
-        return output
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        """``_backward``."""
-        return _backward(ctx, *grads)
+direct_expansion = direct(forward, _setup_context, _backward)
 
 
 @register_flop_formula(torch.ops.captionbench.dynamic_expansion)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 MAX_LENGTH, MAX_VECTORS, MAX_BATCH = 1024, 4096, 65535
 """The largest sizes tested; CUDA limits a grid's third axis to the last."""
@@ -97,6 +99,29 @@ def watched(*tensors: Tensor) -> bool:
         or torch._C._are_functorch_transforms_active()
         or any(type(x) not in (Tensor, torch.nn.Parameter) for x in tensors)
     )
+
+
+def direct(
+    forward: Callable[..., tuple[Tensor, ...]],
+    setup_context: Callable[..., None],
+    backward: Callable[..., tuple[Any, ...]],
+) -> Callable[..., tuple[Tensor, ...]]:
+    """A custom operator's passes without the operator, for calls that are not `watched`."""
+
+    class Direct(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+            output = forward(*inputs)
+            setup_context(ctx, inputs, output)
+            return output
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+            return backward(ctx, *grads)
+
+    apply: Callable[..., tuple[Tensor, ...]] = Direct.apply
+    return apply
 
 
 def _shape(x: Tensor) -> tuple[int, ...]:
