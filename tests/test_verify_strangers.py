@@ -140,10 +140,12 @@ def test_the_printed_case_is_as_small_as_the_slip_allows(tmp_path, slip, shape, 
     assert np.count_nonzero((entries != 0) & (entries != 1)) == 1
 
 
-def test_of_failed_properties_a_plain_one_is_shown_then_the_smallest():
+def test_of_failed_properties_a_plain_one_is_shown_then_one_of_a_case_alone_then_the_smallest():
     small_but_off = Verdict("a", "", "failed", plain=False, size=1)
     large, small = (Verdict(str(n), "", "failed", plain=True, size=n) for n in (9, 4))
-    assert clearest([small_but_off, large, small]) is small
+    smaller_with_another = Verdict("b", "", "failed", plain=True, alone=False, size=2)
+    assert clearest([small_but_off, smaller_with_another, large, small]) is small
+    assert clearest([small_but_off, smaller_with_another]) is smaller_with_another
     assert clearest([small_but_off]) is small_but_off
 
 

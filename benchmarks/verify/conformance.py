@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.verify.attempt import Attempt, Failure, Tested
+from benchmarks.verify.attempt import OF_ANOTHER, Attempt, Failure, Tested
 from benchmarks.verify.candidate import BACKWARD, LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.cases import float_arrays
 from benchmarks.verify.draw import Draw
@@ -69,6 +69,7 @@ class Verdict:
         message: why it failed, or was not run.
         code: the failing case as lines to paste into a test.
         plain: whether the failure cannot be a rounding error.
+        alone: whether it needs no call with another case before.
         size: number of entries in that case's arrays.
         cases: number of tested cases.
         sizes: the largest tested value of each size that can be large.
@@ -82,6 +83,7 @@ class Verdict:
     message: str = ""
     code: str = ""
     plain: bool = False
+    alone: bool = True
     size: int = 0
     cases: int = 0
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -396,6 +398,7 @@ def _verdict(
         message=failure.message,
         code=snippet(prop, operator, candidate, failure, secret),
         plain=failure.conclusive,
+        alone=not (prop.check in OF_ANOTHER or failure.after_other or failure.earlier),
         size=failure.size,
     )
     return failed_verdict, failure.kind
@@ -427,12 +430,12 @@ def _limit(operator: Operator, dtype: str) -> float:
 
 
 def clearest(failed: Sequence[Verdict]) -> Verdict:
-    """The failed verdict to show: preferably no rounding error, then the smallest case.
+    """The failed verdict to show: preferably no rounding error, of one case alone, and small.
 
     Raises:
         ValueError: there is none.
     """
-    return min(failed, key=lambda verdict: (not verdict.plain, verdict.size))
+    return min(failed, key=lambda one: (not one.plain, not one.alone, one.size))
 
 
 def check(
