@@ -196,15 +196,22 @@ def test_the_framework_is_found_out_and_can_be_said(tmp_path):
         "def numpy_one(X, parameters): return np.asarray(X) * 1\n"
         "def torch_one(X, parameters): return X.clone()\n"
         "def broken(X, parameters): return torch.nonsense\n"
-        "def converts(X, parameters): return torch.as_tensor(X) * 1\n"
+        "def converts(X, parameters): return torch.as_tensor(X) * 1\n",
+    )
+    (tmp_path / "compiled.py").write_text(  # alone, since whatever loads it loads a compiler
+        "import torch\n"
         "@torch.compile(backend='eager', dynamic=True)\n"
-        "def compiled(X, parameters): return X * 1\n",
+        "def f(X, parameters): return X * 1\n"
     )
     operator = OPERATORS["layer_norm"]
-    in_torch = dict.fromkeys(("torch_one", "broken", "converts", "compiled"), "torch")
-    for name, framework in {"numpy_one": "numpy", **in_torch}.items():
-        with resolve(f"{path}:{name}", operator, None, "cpu") as candidate:
-            assert candidate.framework == framework, name
+    in_torch = [f"{path}:{name}" for name in ("torch_one", "broken", "converts")]
+    in_torch.append(f"{tmp_path}/compiled.py:f")
+    for where, framework in {
+        f"{path}:numpy_one": "numpy",
+        **dict.fromkeys(in_torch, "torch"),
+    }.items():
+        with resolve(where, operator, None, "cpu") as candidate:
+            assert candidate.framework == framework, where
     assert resolve(f"{path}:torch_one", operator, "numpy", "cpu").framework == "numpy"
 
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from benchmarks.errors import InputError
-from benchmarks.verify import check, gradients
+from benchmarks.verify import check, conformance, gradients
 from benchmarks.verify.candidate import Candidate, CandidateError
 from benchmarks.verify.conformance import FAILED, NOT_RUN, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS
@@ -91,9 +91,10 @@ def test_a_hang_on_tensors_is_no_failure_on_numpy_arrays():
         check(sleeps, "layer_norm", limits=Limits(seconds=0.5))
 
 
-def test_after_a_failure_and_the_time_the_rest_is_not_run():
+def test_after_a_failure_and_the_time_the_rest_is_not_run(monkeypatch):
+    monkeypatch.setattr(conformance, "PATIENCE", 0.0)
     candidate = Candidate(lambda X, parameters: X, "numpy")
-    verdicts = conformance_test(OPERATORS["layer_norm"], candidate, examples=1, seconds=0.0)
+    verdicts = conformance_test(OPERATORS["layer_norm"], candidate, examples=1)
     first, *others = verdicts
     assert first.status == FAILED
     assert {(one.status, one.message) for one in others} == {
@@ -151,8 +152,9 @@ def layer_norm(X, parameters):
     )
 
 
-def test_state_of_the_tests_process_is_left_alone():
+def test_state_of_the_tests_process_is_left_alone(monkeypatch):
     """A candidate's seeds, dtypes, threads and directory are those of its own process."""
+    monkeypatch.setattr(conformance, "PATIENCE", 1.0)
 
     def meddles(X, parameters):
         torch.manual_seed(1)
@@ -205,7 +207,8 @@ def of_one(one, X, parameters):
 @pytest.mark.parametrize(
     "function", [lambda X, parameters: X + 1, partial(of_one, 1), Sums(), Sums().method]
 )
-def test_the_case_of_what_has_no_name_to_import_has_a_place_for_it(function):
+def test_the_case_of_what_has_no_name_to_import_has_a_place_for_it(function, monkeypatch):
+    monkeypatch.setattr(conformance, "PATIENCE", 0.0)
     with pytest.raises(AssertionError) as caught:
         check(function, "layer_norm", framework="numpy", examples=2)
     text = str(caught.value).partition("\n\n")[2]

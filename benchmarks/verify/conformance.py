@@ -45,8 +45,8 @@ PROJECT_EXAMPLES, PROJECT_QUICK_EXAMPLES = 30, 6
 SECONDS = 6.0
 """Time for the small cases of all properties of a candidate: fewer cases on a slow machine."""
 
-PATIENCE = 60.0
-"""Time after which the rest of one of this project's implementations is not run if any failed."""
+PATIENCE = 12.0
+"""Time after which the remaining properties are not run if any failed."""
 
 REVISION_EXAMPLES = 5
 """The same for a revision before it is timed."""
@@ -303,12 +303,10 @@ def conformance_test(
         large: whether to test large cases too.
         only: names of the properties to test, if not all.
         on_start: called with each property before it is tested.
-        seconds: for all properties together: those that take long have fewer small cases, and
-            after twice as many seconds the rest is not run if anything failed.
+        seconds: for the small cases of all properties together: those that take long have fewer.
     """
     ended, failed, end = "", 0, time.monotonic() + seconds
-    patience = min(2 * seconds, PATIENCE) if is_project else 2 * seconds
-    last = time.monotonic() + patience
+    last = time.monotonic() + PATIENCE
     tested: dict[bool, list[Tested]] = {False: [], True: []}
     # the seed is printed, where a candidate could see it; it must not know how gradients are tested
     secret = str(seed).encode() if is_project else secrets.token_bytes(16)
@@ -338,7 +336,7 @@ def conformance_test(
         if kind in LIMITS:
             ended = f"the candidate exceeded its {kind} in an earlier property"
         elif failed and time.monotonic() > last:
-            ended = f"others failed, and took more than {patience:g} s"
+            ended = f"others failed, and took more than {PATIENCE:g} s"
 
 
 def _not_run(prop: Property, candidate: BaseCandidate, is_project: bool) -> str:

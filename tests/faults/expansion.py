@@ -157,6 +157,22 @@ EXPANSION = (
         RECOMPUTED,
     ),
     Fault(
+        "factored: M again without the keys' bias",
+        "a folded projection's bias is left out where backward computes M again",
+        f"{FACTORED}:_Expansion.backward",
+        "_InputsOfM(*inputs_of_M).M()",
+        "_InputsOfM(*inputs_of_M)._replace(key_bias=None).M()",
+        f"{CONFORMANCE}[static_expansion-factored-recomputed]",
+    ),
+    Fault(
+        "decoding: many rows without a bias",
+        "a cached step's projection of more than a few rows forgets its bias",
+        "torch_impl.layers.kv_cache:_linear",
+        "out: Tensor = linear(x)",
+        "out: Tensor = linear(x) if B * K <= FEW_ROWS else F.linear(x, linear.weight)",
+        f"{CONFORMANCE}[captioner-incremental-parts]",
+    ),
+    Fault(
         "factored: the first part for every part",
         "every part of a batch is given the sequences of the first",
         f"{FACTORED}:_Saved.chunks",

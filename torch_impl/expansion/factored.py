@@ -52,15 +52,8 @@ def static(x: Operands, groups: Sequence[int], key_bias: Tensor | None = None) -
     # multiply-accumulates per token without those of M; in backward recomputation is included
     macs_literal, macs_mixed = 4 * N * d, 2 * L * (N + d) + 2 * N * d
     macs_literal_backward, macs_mixed_backward = 12 * N * d, 6 * L * (N + d) + 5 * N * d
-    macs_backward_with_W = 4 * L * (N + d) + 5 * N * d
-    mixed = macs_mixed < macs_literal
-    W_and_D_smaller_than_M = 2 * L + d <= N and not x.dropout  # 2 L^2 + L d elements against N L
-    recompute_M = (
-        mixed
-        and W_and_D_smaller_than_M
-        and macs_backward_with_W < macs_literal_backward
-        and torch.is_grad_enabled()
-    )
+    recompute_M = recomputes(L, N, d) and not x.dropout and torch.is_grad_enabled()
+    mixed = recompute_M or macs_mixed < macs_literal
     mixed_backward = recompute_M or macs_mixed_backward < macs_literal_backward
     rows = Rows(tuple(groups))
     plan = _Plan(rows, mixed, mixed_backward, recompute_M, x.dropout, x.dropout_of)
@@ -70,6 +63,15 @@ def static(x: Operands, groups: Sequence[int], key_bias: Tensor | None = None) -
         operands = inputs.M(), *x.values, x.selectors, E_B, None, plan
         out: Tensor = _Expansion.apply(*operands, *(inputs if recompute_M else ()))
         return out
+
+
+def recomputes(L: int, N: int, d: int) -> bool:
+    """Whether W and D are saved instead of M, which takes less memory and fewer operations."""
+    macs_literal, macs_mixed = 4 * N * d, 2 * L * (N + d) + 2 * N * d
+    macs_literal_backward, macs_backward_with_W = 12 * N * d, 4 * L * (N + d) + 5 * N * d
+    is_smaller = 2 * L + d <= N  # 2 L^2 + L d elements against N L
+    is_quicker = macs_mixed < macs_literal and macs_backward_with_W < macs_literal_backward
+    return is_smaller and is_quicker
 
 
 def dynamic(x: Operands, conditions: Tensor, causal: bool) -> Tensor:
@@ -91,6 +93,11 @@ def dynamic(x: Operands, conditions: Tensor, causal: bool) -> Tensor:
         b, C = (y.to(x.values[0].dtype) for y in (x.bias_vectors, conditions))
         out: Tensor = _Expansion.apply(M.flatten(2), *x.values, x.selectors, b, C, plan)
         return out
+
+
+def folds(B: int, L: int, N: int) -> bool:
+    """Whether `fold` takes fewer operations than the projection of all tokens."""
+    return B * L > N
 
 
 def fold(query_vectors: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

@@ -74,7 +74,7 @@ def static_expansion(
     form = choose(implementation)
     key_bias = None
     if key_projection is not None:
-        if form == "factored" and keys.shape[0] * keys.shape[1] > N:
+        if form == "factored" and factored.folds(keys.shape[0], keys.shape[1], N):
             query_vectors, key_bias = factored.fold(query_vectors, *key_projection)
         else:
             keys = F.linear(*_promoted(keys, *key_projection))

@@ -24,7 +24,7 @@ from benchmarks.verify.project import (
     optimisation,
     recurrent,
 )
-from benchmarks.verify.project.tiling import InContext, small_tiles
+from benchmarks.verify.project.tiling import InContext, recomputed, small_tiles
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function
@@ -54,7 +54,7 @@ class ProjectImplementation:
         function = self.function
         if isinstance(function, InContext):
             whole = replace(self, function=function.function).name
-            return f"project.InContext({whole}, project.small_tiles)"
+            return f"project.InContext({whole}, project.{function.within.__name__})"
         if isinstance(function, partial):
             given = "".join(f", {name}={value!r}" for name, value in function.keywords.items())
             return f"partial({replace(self, function=function.func).name}{given})"
@@ -89,6 +89,11 @@ def implementations(device: str = "cpu") -> list[ProjectImplementation]:
         if "implementation" in options:
             quick = of_form(name, "factored" if name in EXPANSIONS else "custom_backward")
             found += [of_form(name, "literal"), quick, quick.with_small_tiles()]
+            if name == "static_expansion":
+                function = InContext(quick.function, recomputed)
+                found.append(
+                    replace(quick, implementation="factored, recomputed", function=function)
+                )
             found += [of_form(name, "fused")] if fused and name in EXPANSIONS else []
             if name == "lstm":
                 found.append(ProjectImplementation(name, "library", recurrent.library_lstm))

@@ -1,10 +1,10 @@
-"""Run our implementations with chunks and tiles so small that small cases need several of them."""
+"""Run our implementations as large sizes do on small ones: in chunks and tiles, by rarer forms."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -16,34 +16,48 @@ from torch_impl.kernels import launch, static
 from torch_impl.layers import kv_cache
 from torch_impl.recurrent import loop
 
-THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
+Changes = tuple[tuple[Any, str, Any], ...]
+"""Modules, their thresholds or choices, and the value of each."""
+
+THRESHOLDS: Changes = (
     (factored, "CHUNK", 8),
     (loop, "CHUNK", 200),
     (beams, "BLOCK", 4),
     (kv_cache, "OUTPUTS", 3),
+    (kv_cache, "FEW_ROWS", 2),
     (launch, "FLAT", 16),
     (static, "SEQUENCES", 2),
 )
-"""Modules, their thresholds, and the small value of each."""
 
-TILES = launch.Tiles(2, 4, 8, 4, 4)
+RECOMPUTED: Changes = (
+    (factored, "folds", lambda B, L, N: True),
+    (factored, "recomputes", lambda L, N, d: True),
+)
+"""The factored static expansion's choices for the papers' sizes, whatever the sizes are."""
+
+TILES = launch.Tiles(2, 4, 2, 4, 4)
 
 
 @contextmanager
-def small_tiles() -> Iterator[None]:
+def small_tiles(changes: Changes = THRESHOLDS) -> Iterator[None]:
     """Within, chunks and tiles of this process are small, and uninitialised memory is NaN."""
-    before = [getattr(module, name) for module, name, _ in THRESHOLDS]
+    before = [getattr(module, name) for module, name, _ in changes]
     deterministic = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
-    for module, name, size in THRESHOLDS:
-        setattr(module, name, size)
+    for module, name, value in changes:
+        setattr(module, name, value)
     try:
         with launch.tiles(TILES), kernels.interpreted():
             yield
     finally:
         torch.use_deterministic_algorithms(deterministic)
-        for (module, name, _), size in zip(THRESHOLDS, before, strict=True):
-            setattr(module, name, size)
+        for (module, name, _), value in zip(changes, before, strict=True):
+            setattr(module, name, value)
+
+
+def recomputed() -> AbstractContextManager[None]:
+    """`small_tiles`, and static expansions fold their key projection and recompute M."""
+    return small_tiles((*THRESHOLDS, *RECOMPUTED))
 
 
 class InContext:
