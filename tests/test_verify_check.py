@@ -98,7 +98,7 @@ def test_after_a_failure_and_the_time_the_rest_is_not_run(monkeypatch):
     first, *others = verdicts
     assert first.status == FAILED
     assert {(one.status, one.message) for one in others} == {
-        (NOT_RUN, "others failed, and took more than 0 s")
+        (NOT_RUN, "another failed, more than 0 s before")
     }
 
 

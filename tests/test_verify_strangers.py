@@ -1,6 +1,7 @@
 """What strangers' candidates do: other sigmoids, masks, imports, warnings."""
 
 import dataclasses
+import re
 import warnings
 from pathlib import Path
 
@@ -140,10 +141,10 @@ def test_the_printed_case_is_as_small_as_the_slip_allows(tmp_path, slip, shape, 
     assert np.count_nonzero((entries != 0) & (entries != 1)) == 1
 
 
-def test_of_failed_properties_a_plain_one_is_shown_then_one_of_a_case_alone_then_the_smallest():
-    small_but_off = Verdict("a", "", "failed", plain=False, size=1)
-    large, small = (Verdict(str(n), "", "failed", plain=True, size=n) for n in (9, 4))
-    smaller_with_another = Verdict("b", "", "failed", plain=True, alone=False, size=2)
+def test_of_failed_properties_a_clear_one_is_shown_then_one_of_a_case_alone_then_the_smallest():
+    small_but_off = Verdict("a", "", "failed", unclear=2, size=1)
+    large, small = (Verdict(str(n), "", "failed", size=n) for n in (9, 4))
+    smaller_with_another = Verdict("b", "", "failed", unclear=1, size=2)
     assert clearest([small_but_off, smaller_with_another, large, small]) is small
     assert clearest([small_but_off, smaller_with_another]) is smaller_with_another
     assert clearest([small_but_off]) is small_but_off
@@ -192,7 +193,7 @@ def test_a_failure_whose_case_is_undecided_afterwards_is_a_failure():
     candidate = Candidate(lambda X, parameters: X)
     attempt = Attempt(Property("", check), OPERATORS["layer_norm"], candidate)
     found = search.search(attempt, iter([Draw(0)])).failure
-    said = "not deterministic, or dependent on several earlier calls: failed once, and not again"
+    said = "not deterministic, or dependent on many earlier calls: failed once, and not again"
     assert found.message == f"{said}: wrong"
 
 
@@ -413,7 +414,7 @@ def test_what_depends_on_an_earlier_case_is_printed_with_it(tmp_path):
             only = ("equals_oracle",)
             (found,) = conformance_test(operator, candidate, seed=seed, only=only)
         assert "in a fresh process after an earlier case" in found.message
-        assert found.code.endswith("check(earlier)\ncheck(case)")
+        assert found.code.endswith("check_earlier(case_earlier)\ncheck(case)")
         with pytest.raises(OutOfToleranceError):
             exec(compile(found.code, "<pasted>", "exec"), {})
 
@@ -456,3 +457,48 @@ def test_what_an_earlier_backward_pass_leaves_behind_is_printed_with_its_case(tm
         assert "in a fresh process after an earlier case" in one.message
         with pytest.raises(OutOfToleranceError):
             exec(compile(one.code, "<pasted>", "exec"), {})
+
+
+FIRST_FLAG = """
+import numpy as np
+flags = []
+
+def f(X, parameters):
+    flags.append(len(X) > 1)
+    if len(flags) > 20 and flags[0] != flags[-1]:
+        return X
+    centred = X - X.mean(1, keepdims=True)
+    deviation = np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5)
+    return centred / deviation * parameters["weight"] + parameters["bias"]
+"""
+
+
+def test_what_depends_on_many_earlier_cases_is_printed_with_them(tmp_path):
+    operator, where = OPERATORS["layer_norm"], f"{written(tmp_path, FIRST_FLAG)}:f"
+    with resolve(where, operator) as candidate:
+        (found,) = conformance_test(operator, candidate, seed=3, only=("equals_oracle",))
+    assert re.search(r"in a fresh process after \d+ earlier cases", found.message)
+    with pytest.raises(OutOfToleranceError):
+        exec(compile(found.code, "<pasted>", "exec"), {})
+
+
+BY_IDENTITY = """
+import torch
+kept = {}
+
+def f(X, parameters):
+    w = parameters["weight"]
+    key = id(w), w._version, w.shape, w.dtype
+    if key not in kept:
+        kept[key] = w.detach().clone()
+    return torch.nn.functional.layer_norm(X, X.shape[-1:], kept[key], parameters["bias"])
+"""
+
+
+def test_a_cache_by_an_identity_that_memory_gives_again_is_printed_among_other_calls(tmp_path):
+    operator, where = OPERATORS["layer_norm"], f"{written(tmp_path, BY_IDENTITY)}:f"
+    with resolve(where, operator, "torch") as candidate:
+        (found,) = conformance_test(operator, candidate, seed=3, only=("equals_oracle",))
+    assert found.status == FAILED
+    with pytest.raises(OutOfToleranceError):
+        exec(compile(found.code, "<pasted>", "exec"), {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import is_
@@ -48,8 +48,9 @@ class Failure:
         draw: the choices of the case; None if its numbers were simplified.
         calls: the number of runs of the check in a fresh process until it fails; 0 if not
             deterministic.
+        times: if not, how often it failed again in further calls of its case.
         after_other: whether each run follows a call with other numbers of the same shapes.
-        earlier: an earlier test, which each run follows.
+        earlier: earlier tests, which each run follows.
     """
 
     case: Case
@@ -57,8 +58,9 @@ class Failure:
     message: str
     draw: Draw | None = None
     calls: int = 1
+    times: int = 0
     after_other: bool = False
-    earlier: Tested | None = None
+    earlier: tuple[Tested, ...] = ()
 
     @property
     def conclusive(self) -> bool:
@@ -80,7 +82,7 @@ class Attempt:
         failed: number of the candidate's properties that have failed before.
         secret: of the directions of gradients; the candidate must not know it.
         after_other: whether to call it with other numbers of the same shapes before each run.
-        earlier: a test that comes before each run.
+        earlier: tests that come before each run.
     """
 
     prop: Property
@@ -90,7 +92,7 @@ class Attempt:
     failed: int = 0
     secret: bytes = b""
     after_other: bool = False
-    earlier: Tested | None = None
+    earlier: tuple[Tested, ...] = ()
 
     def settings(self, prop: Property) -> Mapping[str, Any]:
         """The further arguments of a property's check."""
@@ -115,10 +117,13 @@ class Attempt:
 
         return oracle
 
-    def replay(self, tested: Tested, oracle: Function) -> None:
+    def sample(self, tested: Tested) -> Case:
+        """The case of a test."""
+        return self.operator.sample_case(tested.draw.again())
+
+    def replay(self, tested: Tested, case: Case, oracle: Function) -> None:
         """Repeat a test, for what its calls leave behind."""
         with suppress(Exception):
-            case = self.operator.sample_case(tested.draw.again())
             tested.prop.check(self.candidate, oracle, case, **self.settings(tested.prop))
 
     def run(
@@ -137,8 +142,8 @@ class Attempt:
             with np.errstate(all="ignore"):
                 if self.after_other:
                     self.candidate(*properties.reversed_arrays(case))
-                if self.earlier:
-                    self.replay(self.earlier, oracle)
+                for one in self.earlier:
+                    self.replay(one, self.sample(one), oracle)
                 self.prop.check(self.candidate, oracle, case, **self.settings(self.prop))
         except (properties.UndecidedError, OracleError):
             raise
@@ -158,7 +163,7 @@ class Attempt:
         return None
 
 
-def has_directions(prop: Property, earlier: Tested | None) -> bool:
+def has_directions(prop: Property, earlier: Sequence[Tested]) -> bool:
     """Whether a test, or an earlier one, takes directions of gradients."""
-    of = [prop, *([earlier.prop] if earlier else [])]
+    of = [prop, *(one.prop for one in earlier)]
     return any(one.check.__module__ == gradients.__name__ for one in of)

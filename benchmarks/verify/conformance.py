@@ -45,8 +45,8 @@ PROJECT_EXAMPLES, PROJECT_QUICK_EXAMPLES = 30, 6
 SECONDS = 6.0
 """Time for the small cases of all properties of a candidate: fewer cases on a slow machine."""
 
-PATIENCE = 12.0
-"""Time after which the remaining properties are not run if any failed."""
+PATIENCE = 8.0
+"""Time after the first failure in which other properties are tested."""
 
 REVISION_EXAMPLES = 5
 """The same for a revision before it is timed."""
@@ -68,8 +68,8 @@ class Verdict:
         status: "passed", "failed" or "not run".
         message: why it failed, or was not run.
         code: the failing case as lines to paste into a test.
-        plain: whether the failure cannot be a rounding error.
-        alone: whether it needs no call with another case before.
+        unclear: of a failure, 0 if it comes again, on its case alone; 1 after other cases; 2 if it
+            may be a rounding error; 3 if it does not always come again; 4 if not again at all.
         size: number of entries in that case's arrays.
         cases: number of tested cases.
         sizes: the largest tested value of each size that can be large.
@@ -82,8 +82,7 @@ class Verdict:
     status: str
     message: str = ""
     code: str = ""
-    plain: bool = False
-    alone: bool = True
+    unclear: int = 0
     size: int = 0
     cases: int = 0
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -305,8 +304,7 @@ def conformance_test(
         on_start: called with each property before it is tested.
         seconds: for the small cases of all properties together: those that take long have fewer.
     """
-    ended, failed, end = "", 0, time.monotonic() + seconds
-    last = time.monotonic() + PATIENCE
+    ended, failed, end, last = "", 0, time.monotonic() + seconds, inf
     tested: dict[bool, list[Tested]] = {False: [], True: []}
     # the seed is printed, where a candidate could see it; it must not know how gradients are tested
     secret = str(seed).encode() if is_project else secrets.token_bytes(16)
@@ -335,8 +333,10 @@ def conformance_test(
         yield replace(verdict, seconds=time.perf_counter() - began)
         if kind in LIMITS:
             ended = f"the candidate exceeded its {kind} in an earlier property"
-        elif failed and time.monotonic() > last:
-            ended = f"others failed, and took more than {PATIENCE:g} s"
+        elif failed:
+            last = min(last, time.monotonic() + PATIENCE)
+            if time.monotonic() >= last:
+                ended = f"another failed, more than {PATIENCE:g} s before"
 
 
 def _not_run(prop: Property, candidate: BaseCandidate, is_project: bool) -> str:
@@ -395,8 +395,7 @@ def _verdict(
         status=FAILED,
         message=failure.message,
         code=snippet(prop, operator, candidate, failure, secret),
-        plain=failure.conclusive,
-        alone=not (prop.check in OF_ANOTHER or failure.after_other or failure.earlier),
+        unclear=_unclear(prop, failure),
         size=failure.size,
     )
     return failed_verdict, failure.kind
@@ -410,7 +409,17 @@ def _failed_once(
     message = f"not deterministic: {candidate.once}"
     failure = Failure(operator.case(draw), "once", message, draw, calls=0)
     code = snippet(prop, operator, candidate, failure, b"")
-    return replace(verdict, status=FAILED, message=message, code=code, size=failure.size)
+    verdict = replace(verdict, status=FAILED, message=message, code=code, size=failure.size)
+    return replace(verdict, unclear=_unclear(prop, failure))
+
+
+def _unclear(prop: Property, failure: Failure) -> int:
+    """For ``Verdict.unclear``."""
+    if not failure.calls:
+        return 3 if failure.times else 4
+    if failure.kind == "rounding":
+        return 2
+    return int(prop.check in OF_ANOTHER or failure.after_other or bool(failure.earlier))
 
 
 def _needs_limit(prop: Property) -> bool:
@@ -428,12 +437,12 @@ def _limit(operator: Operator, dtype: str) -> float:
 
 
 def clearest(failed: Sequence[Verdict]) -> Verdict:
-    """The failed verdict to show: preferably no rounding error, of one case alone, and small.
+    """The failed verdict to show: the clearest, of those the one with the smallest case.
 
     Raises:
         ValueError: there is none.
     """
-    return min(failed, key=lambda one: (not one.plain, not one.alone, one.size))
+    return min(failed, key=lambda one: (one.unclear, one.size))
 
 
 def check(

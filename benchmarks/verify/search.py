@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import groupby, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -17,10 +18,11 @@ import numpy as np
 from benchmarks.verify import gradients, properties
 from benchmarks.verify.attempt import Attempt, Failure, Tested
 from benchmarks.verify.candidate import LIMITS
-from benchmarks.verify.cases import Case, float_arrays, get
+from benchmarks.verify.cases import Case, float_arrays, get, size
 from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.large import large_cases
 from benchmarks.verify.operators.operator import Operator, Property
+from benchmarks.verify.properties import Function
 from benchmarks.verify.shrink import shrink
 from benchmarks.verify.tolerances import recorded
 
@@ -60,6 +62,15 @@ CONFIRMED = 7
 
 EARLIER, EARLIER_SECONDS = 300, 10.0
 """Maximum number of earlier tests after which a failure is tried again, and time for it."""
+
+OF_EACH = 3
+"""Number of tests of each earlier property among them, the first ones."""
+
+PRINTED = 50
+"""Maximum number of earlier tests that are printed."""
+
+KNOWN = 10_000
+"""Cases of fewer entries are kept with the oracle's results while tests are tried again."""
 
 FIRST = 6
 """Number of small cases of which the one with the fewest dimensions of size 1 is tested first, so
@@ -139,7 +150,9 @@ def search(attempt: Attempt, chosen: Iterator[Draw], tested: list[Tested] | None
         if failure is not None:
             module = attempt.prop.check.__module__
             alike = [one for one in tested if one.prop.check.__module__ == module]
-            failure = _confirmed(attempt, failure, (tested[others:], alike, tested))
+            by_property = groupby(tested, lambda one: one.prop.name)
+            few = [one for _, of in by_property for one in islice(of, OF_EACH)]
+            failure = _confirmed(attempt, failure, (tested[others:], few, alike, tested))
             tested.clear()  # in worker processes that have ended
     of = errors.get(attempt.prop.dtype, [])
     worst = max(of, key=lambda pair: pair[0] / (pair[1] or 1.0), default=(0.0, 0.0))
@@ -173,9 +186,9 @@ def _first(
 
 
 def _confirmed(attempt: Attempt, first: Failure, tested: Iterable[Sequence[Tested]]) -> Failure:
-    """Shrink a failure, and reproduce it in fresh processes: alone, or after an earlier case.
+    """Shrink a failure, and reproduce it in fresh processes: alone, or after earlier tests.
 
-    That is one of the first of the ``tested`` sequences after which it comes again.
+    Those are of the first of the ``tested`` sequences after which it comes again.
     """
     if first.kind in LIMITS:
         return first
@@ -186,15 +199,16 @@ def _confirmed(attempt: Attempt, first: Failure, tested: Iterable[Sequence[Teste
             return found
         times = again or times
     tried = (_earlier(attempt, first, tests[-EARLIER:]) for tests in tested)
-    earlier = None if times else next(filter(None, tried), None)
+    earlier = () if times else next(filter(None, tried), ())
     if earlier:
-        found, times = _shrunk(replace(attempt, earlier=earlier), first, " after an earlier case")
+        what = "an earlier case" if len(earlier) == 1 else f"{len(earlier)} earlier cases"
+        found, times = _shrunk(replace(attempt, earlier=earlier), first, f" after {what}")
         if found:
             return found
-    said = "not deterministic, or dependent on several earlier calls: failed once, and not again"
+    said = "not deterministic, or dependent on many earlier calls: failed once, and not again"
     if times:
         said = f"not deterministic: failed in {times} of {REPEATS} further calls on this case"
-    return replace(first, message=f"{said}: {first.message}", calls=0)
+    return replace(first, message=f"{said}: {first.message}", calls=0, times=times)
 
 
 def _shrunk(attempt: Attempt, first: Failure, so: str) -> tuple[Failure | None, int]:
@@ -224,35 +238,42 @@ def _shrunk(attempt: Attempt, first: Failure, so: str) -> tuple[Failure | None, 
     return None, often
 
 
-def _earlier(attempt: Attempt, first: Failure, tested: Sequence[Tested]) -> Tested | None:
-    """The earlier test after which the failure comes again, by halving; None if it takes several.
+def _earlier(attempt: Attempt, first: Failure, tested: Sequence[Tested]) -> tuple[Tested, ...]:
+    """A few earlier tests after which the failure comes again, by delta debugging; often one.
 
-    Of two halves the later one is tried first.
+    Parts are tried first, the last before others, then what is left without a part.
     """
     end = time.monotonic() + EARLIER_SECONDS
+    known: dict[int, tuple[Case, Function]] = {}  # with the oracle's results
 
     def fails_after(tests: Sequence[Tested]) -> bool:
         attempt.restart()
-        oracle = attempt.oracle()
         for one in tests:
             if time.monotonic() > end:
                 return False
-            attempt.replay(one, oracle)
+            case, oracle = known.get(id(one)) or (attempt.sample(one), attempt.oracle())
+            if size(case) < KNOWN:
+                known[id(one)] = case, oracle
+            attempt.replay(one, case, oracle)
         with suppress(properties.UndecidedError):
             return attempt.run(first.case) is not None
         return False
 
-    if not fails_after(tested):
-        return None
-    while len(tested) > 1:
-        half = len(tested) // 2
-        for part in (tested[half:], tested[:half]):
-            if fails_after(part):
-                tested = part
-                break
-        else:
-            return None
-    return tested[0] if tested else None
+    left, parts = tuple(tested), 2
+    if not left or not fails_after(left):
+        return ()
+    while len(left) > 1:
+        step = -(-len(left) // parts)
+        starts = range(0, len(left), step)[::-1]
+        tried = [left[i : i + step] for i in starts]
+        if parts > 2:
+            tried += [left[:i] + left[i + step :] for i in starts]
+        fewer = next((tests for tests in tried if fails_after(tests)), ())
+        if not fewer and step == 1:
+            break
+        parts = min(2 * parts, len(left)) if not fewer else 2 if len(fewer) == step else parts - 1
+        left = fewer or left
+    return left if len(left) <= PRINTED else ()
 
 
 def _repeated(attempt: Attempt, case: Case) -> tuple[int, Failure, int]:

@@ -67,27 +67,44 @@ def snippet(
     if failure.after_other:
         body = f"candidate(*reversed_arrays(case))\n{body}"
     if earlier:
-        lines.append(f"earlier = {_drawn(operator, earlier.draw, padding)}")
         lines += ["", "def check(case):", textwrap.indent(body, "    "), ""]
-        first = "check"
-        if earlier.prop.name != prop.name:
-            first = "check_earlier"
-            of_earlier = [*_settings(earlier.prop, operator, padding), _body(earlier.prop)]
-            text = textwrap.indent("\n".join(of_earlier), "    ")
-            lines += [f"def {first}(case):", text, ""]
-        aside = "with suppress(Exception):  # for what it leaves behind"
-        body = f"{aside}\n    {first}(earlier)\ncheck(case)"
-    calls = failure.calls or 10 * REPEATS
-    if calls > 1:
-        often = (
-            ""
-            if failure.calls
-            else "  # not deterministic, or dependent on earlier calls: it may pass"
+        for other in {one.prop.name: one.prop for one in earlier}.values():
+            if other.name != prop.name:
+                of_other = [*_settings(other, operator, padding), _body(other)]
+                text = textwrap.indent("\n".join(of_other), "    ")
+                lines += [f"def {_named(other, prop)}(case):", text, ""]
+        lines.append("earlier = [")
+        lines += [
+            f"    ({_named(one.prop, prop)}, {_drawn(operator, one.draw, padding)}),"
+            for one in earlier
+        ]
+        lines.append("]")
+        body = (
+            "for check_earlier, case_earlier in earlier:\n"
+            "    with suppress(Exception):  # for what it leaves behind\n"
+            "        check_earlier(case_earlier)\n"
+            "check(case)"
         )
-        body = f"for _ in range({calls}):{often}\n{textwrap.indent(body, '    ')}"
+    if failure.calls > 1:
+        body = f"for _ in range({failure.calls}):\n{textwrap.indent(body, '    ')}"
+    if not failure.calls:
+        of = f".batched({padding!r})" if padding else ""
+        body = (
+            f"for k in range({10 * REPEATS}):  # not deterministic, or dependent on earlier calls: "
+            "it may pass\n"
+            "    with suppress(Exception):  # calls with other numbers and sizes\n"
+            f"        candidate(*OPERATORS[{operator.name!r}]{of}.sample_case(Draw(k)))\n"
+            "        candidate(*reversed_arrays(case))\n"
+            f"{textwrap.indent(body, '    ')}"
+        )
     text = "\n".join([*lines, body])
-    modules = {one.check.__module__ for one in (prop, *(earlier[:1] if earlier else ()))}
+    modules = {one.check.__module__ for one in (prop, *(test.prop for test in earlier))}
     return "\n".join([*_imports(sorted(modules), text, candidate.source), "", text])
+
+
+def _named(one: Property, prop: Property) -> str:
+    """The name of a property's check beside that of ``prop``."""
+    return "check" if one.name == prop.name else f"check_{one.name}"
 
 
 def _settings(prop: Property, operator: Operator, padding: str) -> Iterator[str]:
@@ -119,7 +136,8 @@ def _candidate(
         if not function:
             function = "function"
             yield "function = ...  # your function; it cannot be imported by name"
-    if failure.kind in APART:
+    # where memory lies is that of a worker process
+    if failure.kind in APART or failure.earlier or not failure.calls:
         limits = getattr(candidate, "limits", Limits())
         said = f", limits={limits!r}" if limits != Limits() else ""
         if folder:
