@@ -75,6 +75,9 @@ SIZES: dict[str, dict[str, Any]] = {
 IMPOSSIBLE = 0.5
 """Fraction of the roofline's time: a ceiling is measured, and a product may exceed it a little."""
 
+CALLS = 16
+"""The fewest calls after which the first output must be the same, however few were timed."""
+
 PRODUCT = 1024
 """Side of the square matrices whose product is a ceiling."""
 
@@ -263,7 +266,7 @@ def compare(
         counts,
         median(turn.transfers),
         roofline,
-        turn.calls,
+        turn.answers,
         failed or _verified_again(operator, candidate, seed, passes),
     )
 
@@ -330,7 +333,7 @@ class _Turn:
         self.places, self.weights = list(places), weights
         self.pins = {name: value for name, value in sizes.items() if name != "batch"}
         self.batch, self.seeds = sizes["batch"], itertools.count(1000 * seed)
-        self.wrong, self.calls, self.bytes = "", 0, 0
+        self.wrong, self.calls, self.answers, self.bytes = "", 0, 0, 0
         self.first: tuple[Case, Any] | None = None
         # the output is transferred again after each call, to subtract the transfer
         self.transfers: list[float] = []
@@ -349,15 +352,20 @@ class _Turn:
             given = (x.nbytes for x in tree_leaves(list(case)) if isinstance(x, np.ndarray))
             self.bytes = sum(given) + sum(x.nbytes for x in outputs(expected)) // 2  # float64
             self.wrong = self._compared(answer, expected)
+            self.answers += 1
         return seconds
 
     def drifted(self) -> str:
-        """How the first case's outputs differ now; empty if they are the same."""
+        """How the first case's outputs differ after `CALLS`; empty if they are the same."""
         if self.first is None:
             return ""
         case, before = self.first
         self.prepare(self.worker, case)
+        while self.calls < CALLS - 1:
+            _timed(self.worker, Candidate.run_prepared)
+            self.calls += 1
         found, old = outputs(_timed(self.worker, Candidate.run_prepared)[1]), outputs(before)
+        self.calls += 1
         n = len(self.places)
         for what, now, then in (
             ("a gradient", found[:n], old[:n]),
