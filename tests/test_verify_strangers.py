@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import ml_dtypes
@@ -500,5 +501,11 @@ def test_a_cache_by_an_identity_that_memory_gives_again_is_printed_among_other_c
     with resolve(where, operator, "torch") as candidate:
         (found,) = conformance_test(operator, candidate, seed=3, only=("equals_oracle",))
     assert found.status == FAILED
-    with pytest.raises(OutOfToleranceError):
-        exec(compile(found.code, "<pasted>", "exec"), {})
+
+    def fails():
+        with suppress(OutOfToleranceError):
+            exec(compile(found.code, "<pasted>", "exec"), {})
+            return False
+        return True
+
+    assert any(fails() for _ in range(5))  # where memory lies is chance

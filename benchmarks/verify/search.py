@@ -247,6 +247,8 @@ def _earlier(attempt: Attempt, first: Failure, tested: Sequence[Tested]) -> tupl
     known: dict[int, tuple[Case, Function]] = {}  # with the oracle's results
 
     def fails_after(tests: Sequence[Tested]) -> bool:
+        if time.monotonic() > end:
+            return False
         attempt.restart()
         for one in tests:
             if time.monotonic() > end:
@@ -268,11 +270,14 @@ def _earlier(attempt: Attempt, first: Failure, tested: Sequence[Tested]) -> tupl
         tried = [left[i : i + step] for i in starts]
         if parts > 2:
             tried += [left[:i] + left[i + step :] for i in starts]
-        fewer = next((tests for tests in tried if fails_after(tests)), ())
-        if not fewer and step == 1:
+        fewer = next(filter(fails_after, tried), None)
+        if fewer:
+            parts = 2 if len(fewer) <= step else parts - 1
+            left = fewer
+        elif step > 1:
+            parts = min(2 * parts, len(left))
+        else:
             break
-        parts = min(2 * parts, len(left)) if not fewer else 2 if len(fewer) == step else parts - 1
-        left = fewer or left
     return left if len(left) <= PRINTED else ()
 
 
