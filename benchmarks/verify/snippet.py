@@ -137,7 +137,8 @@ def _candidate(
             function = "function"
             yield "function = ...  # your function; it cannot be imported by name"
     # where memory lies is that of a worker process
-    if failure.kind in APART or failure.earlier or not failure.calls:
+    by_others = failure.after_other or failure.earlier or not failure.calls
+    if failure.kind in APART or by_others:
         limits = getattr(candidate, "limits", Limits())
         said = f", limits={limits!r}" if limits != Limits() else ""
         if folder:
