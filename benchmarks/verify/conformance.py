@@ -48,6 +48,9 @@ SECONDS = 6.0
 PATIENCE = 8.0
 """Time after the first failure in which other properties are tested."""
 
+UNCLEAR = 3.0
+"""How many times as long after one that does not come again on its case alone."""
+
 REVISION_EXAMPLES = 5
 """The same for a revision before it is timed."""
 
@@ -333,8 +336,10 @@ def conformance_test(
         yield replace(verdict, seconds=time.perf_counter() - began)
         if kind in LIMITS:
             ended = f"the candidate exceeded its {kind} in an earlier property"
-        elif failed:
-            last = min(last, time.monotonic() + PATIENCE)
+        elif failed and not is_project:  # tables of ours are complete
+            if verdict.status == FAILED:
+                patience = PATIENCE * (UNCLEAR if verdict.unclear else 1.0)
+                last = min(last, time.monotonic() + patience)
             if time.monotonic() >= last:
                 ended = f"another failed, more than {PATIENCE:g} s before"
 
