@@ -161,6 +161,19 @@ def test_padded_cross_attention_is_each_sequence_through_the_oracle(data, pair, 
     assert np.isfinite(numpy(out)).all() and np.isfinite(numpy(x.grad)).all()
 
 
+@given(st.data(), attentions(), strategies.lengths())
+def test_shared_keys_are_those_of_the_image_that_each_query_reads(data, pair, queries):
+    """With its own mask; an image may be read several times, or not at all."""
+    module, _ = pair
+    case = data.draw(strategies.tokens(module.d_model, kinds=KINDS))
+    images = st.lists(st.integers(0, len(case.x) - 1), min_size=1, max_size=4)
+    index = torch.tensor(data.draw(images))
+    x, mask = tensor(case.filled(np.nan)), torch.from_numpy(case.mask)
+    q = torch.randn(len(index), queries, module.d_model, dtype=x.dtype)
+    shared = module(q, x, mask, image_index=index)
+    assert_close(numpy(shared), numpy(module(q, x[index], mask[index])))
+
+
 @covers(expansionnet_v1=[2])
 @given(st.data(), attentions(), st.booleans())
 def test_padded_self_attention_is_each_sequence_through_the_oracle(data, pair, causal):

@@ -144,7 +144,9 @@ def drift(X):
 """
     found = compared(f"{written(tmp_path, text)}:f", "feed_forward", sizes=SMALL)
     assert re.match(r"call 6: output differs from ours: error 0\.", found.failed)
-    assert "FAILED" in found.lines()[-1]
+    *_, row, _, last = found.lines()
+    assert row.startswith(f"  {found.name}")
+    assert row.count("] wrong") == 1 and "FAILED" in last
 
 
 def test_an_output_that_drifts_in_training_alone_is_wrong(tmp_path, times_alone, compared):

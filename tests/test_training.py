@@ -173,6 +173,32 @@ def test_captions_that_share_an_encoding_train_as_captions_with_their_own(shared
         assert_close(shared_gradient, own_gradient, "gradient")
 
 
+@settings(max_examples=10)
+@given(st.lists(st.integers(1, 4), min_size=4, max_size=4))
+def test_the_loss_of_a_batch_is_that_of_its_captions_alone(lengths):
+    """Weighted by their words; an image alone has no padding."""
+    one = training(configuration=replace(CONFIGURATION, dropout=0.0))
+    one.model.double()
+    batch = next(RandomBatches(1).epoch(0, 0))
+    batch = batch._replace(
+        features=batch.features[batch.image_index].double(),
+        lengths=torch.tensor(lengths),
+        image_index=torch.arange(4),
+    )
+    alone = [
+        batch._replace(
+            features=batch.features[i : i + 1, :length],
+            lengths=batch.lengths[i : i + 1],
+            tokens=batch.tokens[i : i + 1],
+            image_index=torch.zeros(1, dtype=torch.int64),
+        )
+        for i, length in enumerate(lengths)
+    ]
+    with torch.no_grad():
+        expected = sum(one.num_targets(each) * one.loss(each) for each in alone)
+        assert_close(one.num_targets(batch) * one.loss(batch), expected, "loss")
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_stops_before_the_weights_change(value):
     class Poisoned(RandomBatches):

@@ -101,13 +101,18 @@ class Comparison:
     answers: int  # the candidate's outputs that were compared with ours
     failed: str = ""  # why it is wrong
 
+    def verdict(self, name: str) -> str:
+        """The verdict on a form's time; "wrong" of a candidate that is."""
+        wrong = self.failed and name == self.name
+        return "wrong" if wrong else self.measured.verdict(name)
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         forms = {
             name: {
                 "seconds": asdict(self.measured.seconds(name)),
                 "ratio": asdict(self.measured.ratio(name)),
-                "verdict": self.measured.verdict(name),
+                "verdict": self.verdict(name),
                 **self.counts[name],
             }
             for name in self.measured.samples
@@ -138,7 +143,7 @@ class Comparison:
             cells = [f"  {name:28}{1000 * seconds.value:10.4g} ms [{low:.4g}, {high:.4g}]"]
             if name != self.measured.baseline:
                 interval = f"[{ratio.low:.3g}, {ratio.high:.3g}]"
-                cells.append(f"{ratio.value:.3g} x {interval} {self.measured.verdict(name)}")
+                cells.append(f"{ratio.value:.3g} x {interval} {self.verdict(name)}")
             counted = self.counts[name]
             if "flops" in counted:
                 cells.append(f"{counted['flops'] / 1e9:.4g} GFLOP{of}")
