@@ -1,6 +1,7 @@
 """The README's commands, run as pasted: on a small data folder, and with short trainings."""
 
 import json
+import math
 import os
 import re
 import shlex
@@ -17,7 +18,7 @@ from benchmarks.cli import counts
 from benchmarks.cli import main as cli
 from benchmarks.perf.compare import worker_process
 from benchmarks.scoring import java
-from benchmarks.verify import table
+from benchmarks.verify import conformance, table
 from tests.support.pictures import encoded, layout, picture
 from tests.support.readme import README, commands, exports
 from tests.support.regressions import FAKE
@@ -92,6 +93,7 @@ def meteor(candidates, references):
 
 def test_every_command_works_as_pasted(data, tmp_path, monkeypatch, capsys, counted_elsewhere):
     monkeypatch.setattr(java, "meteor", meteor)
+    monkeypatch.setattr(conformance, "PATIENCE", math.inf)
     # processes of real revisions are those of test_compare.py
     fake = tmp_path / "fake.py"
     fake.write_text(FAKE.replace('self.of["SECONDS"]', "1.0"))
