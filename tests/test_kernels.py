@@ -40,6 +40,8 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 TILES = st.sampled_from([Tiles(4, 4, 8, 8, 4), Tiles(8, 8, 4, 4, 8), Tiles(*[16] * 5)])
 """Small, so that small sizes cross their borders; the interpreter takes any power of two."""
 
+STATIC_PROGRAMS = sorted(launch.TILES[launch.HALF].keys() - {launch.DYNAMIC})
+
 CASES = {"static": strategies.static_cases, "dynamic": strategies.dynamic_cases}
 OPERATORS = pytest.mark.parametrize("kind", CASES)
 
@@ -84,13 +86,13 @@ def run(
 @OPERATORS
 @covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
 @settings(max_examples=6)
-@given(data=st.data(), tiles=TILES)
+@given(data=st.data(), tiles=TILES, others=st.dictionaries(st.sampled_from(STATIC_PROGRAMS), TILES))
 def test_a_padded_batch_is_each_sequence_through_the_oracle(
-    data: st.DataObject, tiles: Tiles, kind: str
+    data: st.DataObject, tiles: Tiles, others: dict[str, Tiles], kind: str
 ) -> None:
     case = data.draw(CASES[kind]())
     options = {"store_m": data.draw(st.booleans())} if kind == "static" else {}
-    with launch.tiles(tiles):
+    with launch.tiles(tiles, others):
         actual, dX = run(case, **options)
     out, dX_oracle = batched(case)
     assert_close(actual, out)

@@ -274,13 +274,32 @@ def test_the_cpu_is_for_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None
     assert "only Triton's interpreter" in str(kernels.unsupported(*args))
 
 
+@pytest.mark.parametrize("programs", [1, 4, 6, 512])
 @KINDS
-def test_a_large_batch_is_summed_in_parts(kind: str) -> None:
+def test_a_large_batch_is_summed_in_parts(
+    kind: str, programs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of which there are no more than fill a device with so many programs."""
+    monkeypatch.setattr(static, "PROGRAMS", programs)
     fused, literal = forms(kind)
     x = torch.randn(11, 2, 4, dtype=torch.float64)
     mask = torch.ones(11, 2, dtype=torch.bool)
     expected = results(literal, literal, x, mask)
     assert_close(flat(results(fused, fused, x, mask)), flat(expected))
+
+
+@given(st.integers(1, 1000))
+def test_gradients_of_float16_are_finite_where_that_of_m_is_beyond_its_range(seed: int) -> None:
+    """Small products of queries and keys have large inverse denominators."""
+    random = torch.Generator().manual_seed(seed)
+    E_Q, E_B = torch.randn(2, 3, 4, generator=random)
+    K, *others = torch.randn(4, 2, 3, 4, generator=random)
+    rounded = [x.half() for x in (2**-9 * E_Q, E_B, 2**-9 * K, *others)]
+
+    leaves = [x.requires_grad_() for x in rounded]
+    kernels.static_expansion(*leaves, (2, 1)).mean().backward()
+    for leaf in leaves:
+        assert leaf.grad is not None and leaf.grad.isfinite().all()
 
 
 @pytest.mark.parametrize(("L", "groups"), [(1024, (2, 1)), (2, (4095, 1)), (2, (1,) * 17)])

@@ -11,7 +11,7 @@ import functools
 import importlib.util
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -127,13 +127,18 @@ KEPT = 4096
 
 _compiled: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
 
-_fixed: ContextVar[Tiles | None] = ContextVar("tiles", default=None)
+_fixed: ContextVar[Callable[[str], Tiles] | None] = ContextVar("tiles", default=None)
 
 
 @contextmanager
-def tiles(fixed: Tiles) -> Iterator[None]:
-    """Use these tiles, not `choose_tiles`: with small ones, a small test spans several tiles."""
-    token = _fixed.set(fixed)
+def tiles(fixed: Tiles, programs: Mapping[str, Tiles] | None = None) -> Iterator[None]:
+    """Use these tiles, not `choose_tiles`: with small ones, a small test spans several tiles.
+
+    Args:
+        fixed: of all programs but
+        programs: those of this mapping.
+    """
+    token = _fixed.set(lambda program: (programs or {}).get(program, fixed))
     try:
         yield
     finally:
@@ -142,7 +147,8 @@ def tiles(fixed: Tiles) -> Iterator[None]:
 
 def choose_tiles(program: str, kind: str, rows: int, length: int, width: int) -> Tiles:
     """The tiles of a program for groups of up to ``rows`` vectors and L tokens of d channels."""
-    return _fixed.get() or _shrunk(program, kind, rows, length, width)
+    fixed = _fixed.get()
+    return fixed(program) if fixed else _shrunk(program, kind, rows, length, width)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -65,8 +65,9 @@ def read_by_steps(
 ) -> Tensor:
     """The output (T, V) of a captioner for NumPy's arrays, a token at a time, by its cache.
 
-    The cache is of two images of two hypotheses. After each token the case's hypothesis takes both
-    places, of which it keeps the other; the other image keeps its hypotheses, and has a row more.
+    The cache is of two hypotheses of two images, or of three if the number of tokens is odd. After
+    each token the case's hypothesis takes both places of its image, of which it keeps the other;
+    the other images keep their hypotheses, and the first has a row more.
     """
     with torch.device("meta"):
         captioner = model()
@@ -74,12 +75,14 @@ def read_by_steps(
     captioner.load_state_dict(weights, assign=True)
     image, words = torch.tensor(features), torch.tensor(tokens)
     longer = torch.cat([image, image[:1]])
-    images, lengths = torch.stack([longer.flip(0), longer]), torch.tensor([len(longer), len(image)])
+    B = 2 + len(words) % 2
+    images = torch.stack([longer.flip(0), longer, longer][:B])
+    lengths = torch.tensor([len(longer), len(image), len(image)][:B])
     cache = captioner.init_cache(captioner.encode(images, lengths), lengths, num_beams=2)
     found = []
     for t, word in enumerate(torch.stack([words, words.flip(0)], 1)):  # (2,)
-        found.append(cache.step(word.roll(t).expand(2, 2))[1, t % 2])
-        cache.reorder(torch.tensor([[0, 1], [t % 2, t % 2]]))
+        found.append(cache.step(word.roll(t).expand(B, 2))[1, t % 2])
+        cache.reorder(torch.tensor([[0, 1], [t % 2, t % 2], [0, 1]][:B]))
     return torch.stack(found)
 
 
