@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
 from reference import attention as oracle
-from tests.support import strategies
 from tests.support.covers import covers
 from tests.support.parity import flat, gradients, load, numpy, tensor
 from torch_impl.layers.attention import (

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
 from reference import auto_reconstructor as oracle
-from tests.support import strategies
 from tests.support.covers import covers
 from tests.support.parity import assert_gradients, flat, gradients, load, numpy, tensor
 from tests.support.recurrent_parity import reconstructor_map

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify.strategies import SEEDS
 from benchmarks.verify.tolerances import assert_close
 from reference import decoding as oracle
-from tests.support.strategies import SEEDS
 from tests.support.tables import (
     END,
     PAD,

@@ -20,9 +20,9 @@ from benchmarks.papers.arnet import discrepancy as experiment
 from benchmarks.papers.middle_out import captions as middle_out
 from benchmarks.scoring import discrepancy
 from benchmarks.scoring.discrepancy import CENTROID, IMAGES, POINTS, REFERENCES
+from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import DIFFERENCES, assert_close
 from reference import auto_reconstructor as oracle
-from tests.support import strategies
 from tests.support.covers import covers
 from tests.support.pages import report as report_of
 from tests.support.parity import load, numpy, tensor

@@ -8,12 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.verify import strategies
+from benchmarks.verify.strategies import DynamicCase, StaticCase
 from benchmarks.verify.tolerances import assert_close
 from reference import expansion as oracle
-from tests.support import strategies
 from tests.support.expansion import CASES, FORMS, operator
 from tests.support.parity import flat, numpy, tensor
-from tests.support.strategies import DynamicCase, StaticCase
 from tests.support.tolerances import DEVIATIONS
 from torch_impl.common.dropout import Dropout, keep_mask, keep_scale
 from torch_impl.expansion import DynamicExpansion, StaticExpansion, factored, literal

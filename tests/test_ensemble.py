@@ -6,9 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
 from reference import decoding as oracle
-from tests.support import strategies
 from tests.support.parity import load, numpy, tensor
 from torch_impl import models
 from torch_impl.common.protocols import IncrementalModel

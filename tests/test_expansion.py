@@ -10,14 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.verify import strategies
 from benchmarks.verify.cases import numpy_dtype
-from benchmarks.verify.precision import SMALLEST
+from benchmarks.verify.precision import SMALLEST, Errors, nudge
 from benchmarks.verify.tolerances import assert_close, scale
 from reference import expansion as oracle
-from tests.support import strategies
 from tests.support.covers import covers
 from tests.support.expansion import CASES, FORMS, batched, operator, run
-from tests.support.parity import Errors, flat, gradients, load, nudge, numpy, tensor
+from tests.support.parity import flat, gradients, load, numpy, tensor
 from tests.support.tolerances import PROMOTED
 from torch_impl.expansion import (
     DynamicExpansion,

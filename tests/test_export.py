@@ -25,8 +25,8 @@ from benchmarks.data.vocabulary import END_ID, PAD_ID, START_ID, Vocabulary
 from benchmarks.errors import InputError
 from benchmarks.scoring import captioners, export
 from benchmarks.scoring.onnx_captioner import CONFIG, DECODER, ENCODER, VOCABULARY, OnnxCaptioner
+from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
-from tests.support import strategies
 from tests.support.parity import load, numpy, tensor
 from tests.support.readme import exports
 from tests.support.runs import main, refused, untrained

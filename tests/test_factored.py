@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.verify import strategies
+from benchmarks.verify.strategies import StaticCase
 from benchmarks.verify.tolerances import assert_close
-from tests.support import strategies
 from tests.support.expansion import CASES, batched, operator, run
 from tests.support.parity import flat, tensor
-from tests.support.strategies import StaticCase
 from torch_impl.expansion import (
     DynamicExpansion,
     StaticExpansion,

@@ -18,8 +18,9 @@ from benchmarks.cli import main as cli
 from benchmarks.errors import InputError
 from benchmarks.perf.flops import closed_forms, table_vi
 from benchmarks.perf.flops.closed_forms import Length, components
+from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
-from tests.support import counting, strategies
+from tests.support import counting
 from tests.support.covers import covers
 from tests.support.tolerances import SUMS
 from torch_impl.expansion import DynamicExpansion, StaticExpansion

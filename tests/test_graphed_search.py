@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tests.support import strategies
+from benchmarks.verify import strategies
 from tests.support.captioners import captioners
 from tests.support.tables import Table, plain
 from torch_impl.decoding.graphs import GraphedBeamSearch

@@ -5,11 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.verify import strategies
+from benchmarks.verify.strategies import DynamicCase
 from benchmarks.verify.tolerances import assert_close
-from tests.support import strategies
 from tests.support.expansion import CASES, operator
 from tests.support.parity import load, tensor
-from tests.support.strategies import DynamicCase
 from torch_impl import kernels
 from torch_impl.common.dropout import Dropout
 from torch_impl.expansion import DynamicExpansion, StaticExpansion

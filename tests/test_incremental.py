@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
-from tests.support import strategies
 from tests.support.captioners import Whole, captioners
 from torch_impl.decoding import search as decoding
 from torch_impl.layers import kv_cache

@@ -13,21 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benchmarks.verify import strategies
 from benchmarks.verify.cases import numpy_dtype
-from benchmarks.verify.precision import SMALLEST
+from benchmarks.verify.precision import SMALLEST, Errors, nudge
+from benchmarks.verify.strategies import DynamicCase, OperatorCase, StaticCase
 from benchmarks.verify.tolerances import assert_close, scale
-from tests.support import strategies
 from tests.support.covers import covers
 from tests.support.expansion import LEARNED, batched
-from tests.support.parity import (
-    Array,
-    Errors,
-    flat,
-    nudge,
-    numpy,
-    tensor,
-)
-from tests.support.strategies import DynamicCase, OperatorCase, StaticCase
+from tests.support.parity import Array, flat, numpy, tensor
 
 pytest.importorskip("triton")
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benchmarks.verify.strategies import fill, generators, masks
 from benchmarks.verify.tolerances import assert_close
 from reference import middle_out as oracle
 from tests.support.covers import covers
@@ -23,7 +24,6 @@ from tests.support.middle_out import (
     turned,
 )
 from tests.support.parity import flat, gradients, numpy, tensor
-from tests.support.strategies import fill, generators, masks
 from tests.support.tables import teacher_forced
 from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.decoding import search as decoding

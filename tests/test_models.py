@@ -11,21 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from benchmarks.verify import strategies
+from benchmarks.verify.precision import Errors, in_precision
 from benchmarks.verify.rounding import perturbed
 from benchmarks.verify.tolerances import CHANGES, UNITS, assert_close
 from reference import transformer as oracle
-from tests.support import strategies
 from tests.support.covers import covers
-from tests.support.parity import (
-    Errors,
-    assert_gradients,
-    flat,
-    gradients,
-    in_precision,
-    load,
-    numpy,
-    tensor,
-)
+from tests.support.parity import assert_gradients, flat, gradients, load, numpy, tensor
 from torch_impl import models
 from torch_impl.models import Captioner, Configuration, ExpansionNet
 

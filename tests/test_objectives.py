@@ -8,10 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify.strategies import SEEDS
 from benchmarks.verify.tolerances import assert_close, assert_derivative
 from reference import objectives as oracle
 from tests.support.covers import covers
-from tests.support.strategies import SEEDS
 from torch_impl.training import objectives
 
 PAD = 0

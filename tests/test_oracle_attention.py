@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify.strategies import SEEDS
 from benchmarks.verify.tolerances import assert_close
 from reference import attention
 from reference.primitives import sigmoid
 from tests.support.covers import covers
 from tests.support.parameters import linear_map
-from tests.support.strategies import SEEDS
 
 SIZES = st.integers(1, 6)
 SCALES = st.sampled_from([0.0, 1e-20, 1.0, 1e3])

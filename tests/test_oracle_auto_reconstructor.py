@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify.strategies import SEEDS
 from benchmarks.verify.tolerances import assert_close
 from reference import auto_reconstructor as arnet
 from reference import objectives
@@ -16,7 +17,6 @@ from reference.primitives import log_softmax, select, softmax
 from reference.recurrent import lstm, unroll, zero_state
 from tests.support.covers import covers
 from tests.support.parameters import linear_map, lstm_map, prefixed, state
-from tests.support.strategies import SEEDS
 
 SIZES = st.integers(1, 4)
 LENGTHS = st.integers(1, 6)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify.strategies import SEEDS
 from reference import decoding
 from reference.grid_beam import grid_beam_search
 from tests.support.covers import covers
-from tests.support.strategies import SEEDS
 from tests.support.tables import END, START, plain, table_oracle
 from tests.support.tolerances import SUMS
 

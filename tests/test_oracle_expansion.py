@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify.strategies import SEEDS
 from benchmarks.verify.tolerances import assert_close
 from reference import expansion
 from reference.primitives import sigmoid
 from tests.support.covers import covers
-from tests.support.strategies import SEEDS
 
 VANISHING = 1e-300
 """An epsilon that a sum of positive entries does not notice."""

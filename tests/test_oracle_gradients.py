@@ -4,12 +4,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify.strategies import SEEDS
 from benchmarks.verify.tolerances import assert_close, assert_derivative
 from reference import expansion
 from reference import expansion_gradients as gradients
 from reference.primitives import relu, sigmoid
 from tests.support.covers import covers
-from tests.support.strategies import SEEDS
 
 VANISHING = 1e-300
 SIZES = st.integers(1, 4)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify.strategies import SEEDS
 from benchmarks.verify.tolerances import assert_close
 from reference import attention, middle_out
 from reference.middle_out import SELF_ATTENTIONS
@@ -14,7 +15,6 @@ from reference.primitives import select, softmax
 from tests.support.covers import covers
 from tests.support.parameters import decoder_map, encoder_map, linear_map, lstm_map, prefixed
 from tests.support.parameters import state as random_state
-from tests.support.strategies import SEEDS
 from tests.support.tolerances import SUMS
 
 SIZES = st.integers(1, 4)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify.strategies import SEEDS
 from benchmarks.verify.tolerances import assert_close
 from reference import decoding, middle_out
 from reference import middle_out_decoding as outwards
@@ -15,7 +16,6 @@ from reference.middle_out import LEFT_FIRST, SELF_ATTENTIONS
 from reference.middle_out_decoding import Halves
 from tests.support.parameters import decoder_map, linear_map, prefixed
 from tests.support.parameters import state as random_state
-from tests.support.strategies import SEEDS
 from tests.support.tables import END, START, table_oracle
 from tests.support.tolerances import SUMS
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify.strategies import SEEDS
 from benchmarks.verify.tolerances import assert_close
 from reference import neural_image_caption as nic
 from reference import objectives, recurrent
 from reference.primitives import log_softmax
 from tests.support.covers import covers
 from tests.support.parameters import captioner_map
-from tests.support.strategies import SEEDS
 
 SIZES = st.integers(1, 4)
 READINGS = st.sampled_from([None, *recurrent.READINGS])

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify.strategies import SEEDS
 from benchmarks.verify.tolerances import assert_close, assert_derivative
 from reference import optimisation, recurrent
 from tests.support.covers import covers
 from tests.support.parameters import read_only_map, state
-from tests.support.strategies import SEEDS
 
 SIZES = st.integers(1, 4)
 STEP = 1e-3

@@ -9,13 +9,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify.strategies import SEEDS
 from benchmarks.verify.tolerances import assert_close
 from reference import attention, recurrent
 from reference.primitives import softmax
 from reference.recurrent import State
 from tests.support.covers import covers
 from tests.support.parameters import lstm_map, prefixed, read_only_map, state
-from tests.support.strategies import SEEDS
 
 SIZES = st.integers(1, 4)
 LENGTHS = st.integers(1, 5)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify.strategies import SEEDS
 from benchmarks.verify.tolerances import assert_close
 from reference import transformer
 from reference.attention import attention_on_attention, multi_head_attention
 from reference.primitives import feed_forward, layer_norm, select
 from tests.support.covers import covers
 from tests.support.parameters import linear_map, prefixed
-from tests.support.strategies import SEEDS
 
 D, D_FF, HEADS, VOCABULARY, D_FEATURE, MAX_LENGTH = 4, 6, 2, 9, 3, 6
 ENCODERS = st.sampled_from(["attention", "aoa", "static:3", "static:1,4,2", "dynamic:2"])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from benchmarks.scoring import overlay
+from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
-from tests.support import strategies
 from torch_impl.models import Captioner, Configuration
 
 

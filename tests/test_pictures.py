@@ -8,7 +8,8 @@ from PIL import Image
 
 from benchmarks.data import pictures
 from benchmarks.errors import InputError
-from tests.support import strategies, tolerances
+from benchmarks.verify import strategies
+from tests.support import tolerances
 from tests.support.pictures import encoded, huge
 
 LOSSLESS = ("png", "bmp", "tiff", "ppm")

@@ -6,10 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify.strategies import SEEDS
 from benchmarks.verify.tolerances import assert_close
 from reference import primitives
 from tests.support.parameters import linear_map
-from tests.support.strategies import SEEDS
 
 SIZES = st.integers(1, 6)
 SCALES = st.sampled_from([1e-30, 1.0, 50.0, 1e4])

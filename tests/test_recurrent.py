@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
 from reference import recurrent as oracle
-from tests.support import strategies, tolerances
+from tests.support import tolerances
 from tests.support.covers import covers
 from tests.support.parity import (
     Array,

@@ -6,10 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
 from reference import attention as oracle_attention
 from reference import recurrent as oracle
-from tests.support import strategies
 from tests.support.covers import covers
 from tests.support.parity import flat, gradients, load, numpy, tensor
 from tests.support.recurrent_parity import attentive_map, gates_map, score_map

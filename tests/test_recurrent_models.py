@@ -8,12 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
 from reference import attention as oracle_attention
 from reference import decoding as oracle_decoding
 from reference import neural_image_caption, recurrent
 from reference.primitives import linear, log_softmax, select
-from tests.support import strategies
 from tests.support.covers import covers
 from tests.support.parity import flat, gradients, load, numpy, tensor
 from tests.support.recurrent_parity import (

@@ -8,13 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.verify import tolerances
+from benchmarks.verify import strategies, tolerances
 from benchmarks.verify.tolerances import assert_close
 from reference import decoding as oracle
 from reference import expansion
 from reference.attention import heads_concatenated
 from reference.primitives import feed_forward, layer_norm, linear, log_softmax, select, word_vectors
-from tests.support import strategies
 from tests.support.parity import assert_gradients, numpy, tensor
 from tests.support.released_weights import IDS, Released, cases, end_to_end, inputs, released
 from torch_impl.checkpoints import checkpoint as checkpoints

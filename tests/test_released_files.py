@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support import strategies
+from benchmarks.verify import strategies
 from tests.support.parity import tensor
 from tests.support.released_weights import cases, end_to_end, inputs, released
 from torch_impl.checkpoints import checkpoint as checkpoints

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import SAME_WORK, UNITS, error, literal_bound, scale
-from tests.support import strategies
 from tests.support.captioners import captioners
 from torch_impl.decoding.ensemble import Ensemble
 from torch_impl.decoding.rounded_weights import LINEAR, round_weights

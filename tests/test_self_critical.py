@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
 from reference import cider, objectives
-from tests.support import strategies
 from tests.support.parity import load, numpy, tensor
 from torch_impl.cider import CiderD
 from torch_impl.models import Captioner, Configuration

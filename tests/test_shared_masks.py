@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
-from tests.support import strategies
 from tests.support.parity import load, tensor
 from tests.support.second_device import SECOND, on_host, on_second, second_device
 from tests.support.training import CONFIGURATION, RECIPE

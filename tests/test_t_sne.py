@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.papers.arnet import t_sne
+from benchmarks.verify.strategies import generators
 from benchmarks.verify.tolerances import assert_close, assert_derivative
-from tests.support.strategies import generators
 
 sizes = st.tuples(st.integers(6, 20), st.integers(1, 6))
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from tests.support import strategies
+from benchmarks.verify import strategies
 from tests.support.parity import load, tensor
 from torch_impl.models import Captioner, Configuration
 

@@ -4,13 +4,13 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
+from benchmarks.verify import strategies
 from benchmarks.verify.precision import SMALLEST
 from benchmarks.verify.rounding import literal
+from benchmarks.verify.strategies import DynamicCase, StaticCase
 from reference import expansion as oracle
 from reference import expansion_gradients as vjp
-from tests.support import strategies
 from tests.support.parity import numpy, tensor
-from tests.support.strategies import DynamicCase, StaticCase
 from torch_impl.expansion import dynamic_expansion, static_expansion
 
 CASES = st.one_of(strategies.static_cases(), strategies.dynamic_cases())

@@ -7,9 +7,9 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benchmarks.verify.strategies import fill, generators
 from reference import middle_out as oracle
 from tests.support.parity import Array, load, numpy
-from tests.support.strategies import fill, generators
 from torch_impl.middle_out import SELF_ATTENTION, interleave
 from torch_impl.models import MiddleOutCaptioner, MiddleOutConfiguration
 

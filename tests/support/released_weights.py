@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from hypothesis import strategies as st
 
-from tests.support import strategies
+from benchmarks.verify import strategies
+from benchmarks.verify.strategies import fill
 from tests.support.parity import Array
-from tests.support.strategies import fill
 from torch_impl.checkpoints.checkpoint import load_released
 from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
 

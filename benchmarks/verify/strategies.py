@@ -2,6 +2,8 @@
 
 Sizes and kinds are drawn, so they shrink; the numbers come from a drawn seed. A ``*Case`` is a
 padded batch whose ``sequence(b)`` gives sequence b without its padding, by the oracle's names.
+
+For tests of modules, this project's and others'; needs the package ``hypothesis``.
 """
 
 from __future__ import annotations
