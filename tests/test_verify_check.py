@@ -25,6 +25,7 @@ from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Limits
 from benchmarks.verify.properties import UndecidedError
 from tests.candidates import recurrent_torch, right, wrong
+from tests.candidates.right_words import cider_d
 
 
 def test_a_right_function_passes_and_what_was_not_run_is_listed():
@@ -144,6 +145,26 @@ def test_the_case_of_what_needs_a_process_or_other_calls_fails_too(function):
     ran = subprocess.run(script, env=os.environ | alone, capture_output=True, text=True)
     assert ran.returncode == 1
     assert "Error: " in ran.stderr.splitlines()[-1], found.code
+
+
+def by_order(candidates, references):
+    """Wrong where the first of a set of several words is the least."""
+    words = list({word for words in candidates for word in words})
+    return cider_d(candidates, references) * (1 + (words[1:] != [] and words[0] == min(words)))
+
+
+def test_the_case_of_what_depends_on_hashes_fails_by_any():
+    operator, only = OPERATORS["cider_d"], ("equals_oracle",)
+    with resolve(by_order, operator, "numpy") as candidate:
+        candidate.once = ""  # so that it is tested on
+        (found,) = conformance_test(operator, candidate, examples=50, only=only)
+    assert found.status == FAILED
+    for seed in range(3):
+        of = {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": str(seed)}
+        script = [sys.executable, "-c", found.code]
+        ran = subprocess.run(script, env=os.environ | of, capture_output=True, text=True)
+        assert ran.returncode == 1
+        assert "Error: " in ran.stderr.splitlines()[-1], found.code
 
 
 def layer_norm(X, parameters):

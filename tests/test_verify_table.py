@@ -1,6 +1,7 @@
 """``captionbench verify`` of this project's own implementations, and how errors are measured."""
 
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.cli.main import main
-from benchmarks.verify import gradients, properties, shrink, table, tolerances
+from benchmarks.verify import conformance, gradients, properties, shrink, table, tolerances
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.cases import rounded
 from benchmarks.verify.conformance import resolve
@@ -174,6 +175,7 @@ def test_candidates_that_ignore_an_argument_have_no_derivative_by_it():
 @pytest.fixture
 def in_a_hurry(monkeypatch):
     monkeypatch.setattr(shrink, "SECONDS", 0.5)
+    monkeypatch.setattr(conformance, "PATIENCE", math.inf)
 
 
 def test_a_faulty_implementation_of_ours_fails_its_rows(monkeypatch, in_a_hurry, capsys):

@@ -210,10 +210,10 @@ def _print_summary(
 ) -> None:
     if failed:
         shown = conformance.clearest(failed)
-        print(f"\nthe smallest case found on which {shown.name} fails, for a test:\n")
-        print(shown.code)
         if printed:
             print(f"\nthe end of what the candidate printed:\n\n{textwrap.indent(printed, '    ')}")
+        print(f"\nthe smallest case found on which {shown.name} fails, for a test:\n")
+        print(shown.code)
     print()
     without: dict[str, list[str]] = {}
     for verdict in verdicts:

@@ -51,6 +51,7 @@ class Failure:
         times: if not, how often it failed again in further calls of its case.
         after_other: whether each run follows a call with other numbers of the same shapes.
         earlier: earlier tests, which each run follows.
+        by_hashes: whether it depends on the hashes of strings, by which sets are ordered.
     """
 
     case: Case
@@ -61,6 +62,7 @@ class Failure:
     times: int = 0
     after_other: bool = False
     earlier: tuple[Tested, ...] = ()
+    by_hashes: bool = False
 
     @property
     def conclusive(self) -> bool:

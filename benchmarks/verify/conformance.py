@@ -31,7 +31,7 @@ from benchmarks.verify.operators.operator import (
 from benchmarks.verify.precision import available, literal_limit
 from benchmarks.verify.process import HASH_SEEDS, Isolated, Limits, fork_server
 from benchmarks.verify.properties import Batched, BatchOfOne
-from benchmarks.verify.search import draws, search
+from benchmarks.verify.search import draws, search, with_other_hashes
 from benchmarks.verify.settings import seeded, states_before
 from benchmarks.verify.snippet import snippet
 from benchmarks.verify.tolerances import SAME_CALL, OutOfToleranceError
@@ -336,7 +336,7 @@ def conformance_test(
         yield replace(verdict, seconds=time.perf_counter() - began)
         if kind in LIMITS:
             ended = f"the candidate exceeded its {kind} in an earlier property"
-        elif failed and not is_project:  # tables of ours are complete
+        elif failed:
             if verdict.status == FAILED:
                 patience = PATIENCE * (UNCLEAR if verdict.unclear else 1.0)
                 last = min(last, time.monotonic() + patience)
@@ -395,6 +395,9 @@ def _verdict(
         return verdict, ""
     if failure.kind in LIMITS:  # the number of calls until the limit, for the snippet
         failure = replace(failure, calls=candidate.calls)
+    elif failure.calls and isinstance(candidate, Isolated):
+        with candidate.other_hashes():
+            failure = with_other_hashes(attempt, failure)
     failed_verdict = replace(
         verdict,
         status=FAILED,

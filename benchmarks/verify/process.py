@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -170,6 +171,17 @@ class Isolated(BaseCandidate):
     def restart(self) -> None:
         self.close()
         self._start()
+
+    @contextmanager
+    def other_hashes(self) -> Iterator[None]:
+        """Within, the worker has another hash seed; both times a new one is started."""
+        self.hash_seed = HASH_SEEDS[1]
+        try:
+            self.restart()
+            yield
+        finally:
+            self.hash_seed = HASH_SEEDS[0]
+            self.restart()
 
     def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run ``function(candidate, *arguments)`` in the worker; the function must be importable.

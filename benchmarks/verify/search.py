@@ -238,6 +238,16 @@ def _shrunk(attempt: Attempt, first: Failure, so: str) -> tuple[Failure | None, 
     return None, often
 
 
+def with_other_hashes(attempt: Attempt, failure: Failure) -> Failure:
+    """The failure, which says so if it does not come again in a process with other hashes."""
+    of = replace(attempt, after_other=failure.after_other, earlier=failure.earlier)
+    calls, *_ = _repeated(of, failure.case)
+    if calls == failure.calls:
+        return failure
+    message = f"{failure.message} (not by another PYTHONHASHSEED)"
+    return replace(failure, message=message, by_hashes=True)
+
+
 def _earlier(attempt: Attempt, first: Failure, tested: Sequence[Tested]) -> tuple[Tested, ...]:
     """A few earlier tests after which the failure comes again, by delta debugging; often one.
 

@@ -136,9 +136,9 @@ def _candidate(
         if not function:
             function = "function"
             yield "function = ...  # your function; it cannot be imported by name"
-    # where memory lies is that of a worker process
+    # where memory lies, and hashes of strings, are those of a worker process
     by_others = failure.after_other or failure.earlier or not failure.calls
-    if failure.kind in APART or by_others:
+    if failure.kind in APART or by_others or failure.by_hashes:
         limits = getattr(candidate, "limits", Limits())
         said = f", limits={limits!r}" if limits != Limits() else ""
         if folder:
