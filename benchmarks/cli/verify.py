@@ -261,6 +261,11 @@ def _verify_own(arguments: argparse.Namespace) -> int:
     else:
         for failure in (failure for row in failed for failure in row.failures):
             print(f"\n{failure['property']}: {failure['message']}\n\n{failure['code']}")
+        if failed:
+            print(
+                f"\nafter a failure others are tested for {conformance.PATIENCE:g} s: rows may be "
+                "missing"
+            )
         print("errors and bounds are relative to the largest entry of the oracle's result")
         if examples < MANY:
             print(FEW)
