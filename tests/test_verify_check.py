@@ -167,6 +167,27 @@ def test_the_case_of_what_depends_on_hashes_fails_by_any():
         assert "Error: " in ran.stderr.splitlines()[-1], found.code
 
 
+class ByOrder(torch.autograd.Function):
+    """The identity, whose derivative is wrong by the order that the second seed gives a set."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        return upstream * (1 + (next(iter({"weight", "bias"})) == "weight"))
+
+
+def gradient_by_order(X, parameters):
+    return layer_norm(ByOrder.apply(X), parameters)
+
+
+def test_a_first_gradient_that_another_process_orders_otherwise_differs():
+    with resolve(gradient_by_order, OPERATORS["layer_norm"], "torch") as candidate:
+        assert candidate.once.startswith("its first gradient with torch's arrays was different")
+
+
 def layer_norm(X, parameters):
     return torch.nn.functional.layer_norm(
         X, X.shape[-1:], parameters["weight"], parameters["bias"], 1e-5
