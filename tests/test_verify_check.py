@@ -4,6 +4,7 @@ import importlib.util
 import itertools
 import os
 import random
+import re
 import subprocess
 import sys
 import textwrap
@@ -24,7 +25,7 @@ from benchmarks.verify.conformance import FAILED, NOT_RUN, conformance_test, res
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Limits
 from benchmarks.verify.properties import UndecidedError
-from tests.candidates import recurrent_torch, right, wrong
+from tests.candidates import recurrent_torch, right, right_torch, wrong
 from tests.candidates.right_words import cider_d
 
 
@@ -145,6 +146,29 @@ def test_the_case_of_what_needs_a_process_or_other_calls_fails_too(function):
     ran = subprocess.run(script, env=os.environ | alone, capture_output=True, text=True)
     assert ran.returncode == 1
     assert "Error: " in ran.stderr.splitlines()[-1], found.code
+
+
+def infinite_slope(X, parameters):
+    return right_torch.feed_forward(X, parameters) + (0 * X).sqrt()
+
+
+def steeper(X, parameters):
+    Y = right_torch.feed_forward(X, parameters)
+    return Y + X - X.detach()
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (infinite_slope, r"gradient by argument 1: not finite at \[0, 0\]: nan"),
+        (steeper, "gradient: error .* exceeds .*, expected .*, by argument 1"),
+    ],
+)
+def test_a_wrong_gradient_names_the_array_that_it_is_by(function, said):
+    operator, only = OPERATORS["feed_forward"], ("gradient_huge",)
+    candidate = Candidate(function, "torch")
+    (found,) = conformance_test(operator, candidate, examples=20, only=only)
+    assert re.fullmatch(said, found.message)
 
 
 def by_order(candidates, references):

@@ -1,6 +1,7 @@
 """What strangers' candidates do: other sigmoids, masks, imports, warnings."""
 
 import dataclasses
+import random
 import re
 import warnings
 from contextlib import suppress
@@ -196,6 +197,19 @@ def test_a_failure_whose_case_is_undecided_afterwards_is_a_failure():
     found = search.search(attempt, iter([Draw(0)])).failure
     said = "not deterministic, or dependent on many earlier calls: failed once, and not again"
     assert found.message == f"{said}: wrong"
+
+
+def test_a_failure_that_does_not_always_come_again_says_how_often_it_did():
+    coins = random.Random(0)
+
+    def check(candidate, oracle, case):
+        assert coins.random() < 0.5
+
+    attempt = dataclasses.replace(everywhere("layer_norm"), prop=Property("", check))
+    attempt = dataclasses.replace(attempt, candidate=Candidate(lambda X, parameters: X))
+    found = search.search(attempt, iter([Draw(0)])).failure
+    times = re.match(r"not deterministic: failed in (\d+) of 60 further calls", found.message)[1]
+    assert 15 < int(times) < 45
 
 
 def test_shrinking_keeps_to_its_budget():

@@ -49,6 +49,7 @@ from benchmarks.verify.tolerances import (
     UNITS,
     OutOfToleranceError,
     assert_derivative,
+    assert_finite,
     error,
     float64_bound,
     scale,
@@ -104,9 +105,15 @@ def array_named(
                 off = abs(float((array * to).sum()) - differences(oracle, exact, {place: to}))
                 errors[place] = np.inf if np.isnan(off) else off
         if len(errors) == len(along):
-            index, key = max(errors, key=lambda place: errors[place])
-            failure.args = (f"{failure}, by argument {index + 1}{f', {key!r}' if key else ''}",)
+            place = max(errors, key=lambda place: errors[place])
+            failure.args = (f"{failure}, by {argument(place)}",)
         raise
+
+
+def argument(place: Place) -> str:
+    """The argument, and the array of it, as messages name them."""
+    index, key = place
+    return f"argument {index + 1}{f', {key!r}' if key else ''}"
 
 
 def gradient_of_some(
@@ -266,8 +273,9 @@ def finite_in_float32(
     places = [place for place in float_arrays(case) if place[0] in by]
     upstream = output_weights(np.shape(oracle(*rounded(case, "float64"))))
     gradient, output = candidate.gradient(case, upstream, places)
-    assert np.isfinite(output).all(), "the output is not finite"
-    assert np.isfinite(_flat(gradient)).all(), "the gradient is not finite"
+    assert_finite(output, "output")
+    for place, array in zip(places, gradient, strict=True):
+        assert_finite(array, f"gradient by {argument(place)}")
 
 
 def gradient_in_regime(
@@ -275,11 +283,14 @@ def gradient_in_regime(
 ) -> None:
     """The gradient is finite, and equals central differences where these are accurate."""
     along = directions(oracle, case, by)
-    found, _ = derivative(candidate, oracle, case, along)
-    assert np.isfinite(found), "the gradient is not finite"
+    upstream = output_weights(np.shape(oracle(*case)))
+    arrays, _ = candidate.gradient(case, upstream, list(along))
+    for place, array in zip(along, arrays, strict=True):
+        assert_finite(array, f"gradient by {argument(place)}")
+    found = _total(arrays, along)
     # the derivative of a saturated gate has the absolute rounding error of 1
     least = max(1.0, scale(oracle(*case)))
-    with suppress(UndecidedError):
+    with suppress(UndecidedError), array_named(candidate, oracle, case, along):
         assert_derivative(found, differences(oracle, case, along), "gradient", least=least)
 
 
@@ -469,5 +480,9 @@ def derivative(
     if upstream is None:
         upstream = output_weights(np.shape(oracle(*case)))
     found, output = candidate.gradient(case, upstream, list(along), uses=uses)
-    total = sum((x * to).sum() for x, to in zip(found, along.values(), strict=True))
-    return float(total), output
+    return _total(found, along), output
+
+
+def _total(arrays: Sequence[Array], along: Directions) -> float:
+    """The derivative along directions, of the gradients by their arrays."""
+    return float(sum((x * to).sum() for x, to in zip(arrays, along.values(), strict=True)))

@@ -33,6 +33,7 @@ from benchmarks.verify.tolerances import (
     OutOfToleranceError,
     assert_close,
     assert_conforms,
+    assert_finite,
     assert_gated,
     assert_smoothed,
 )
@@ -122,7 +123,7 @@ def low_batch(candidate: Batched, oracle: Function, case: Case, *, limit: float)
     """Each sequence has the same output as on its own, and an empty one finite numbers."""
     empty = ~valid_rows(case[-1], max(case[-1].max(), 1)).any(1)
     everything = candidate.candidate(*case, keyword=candidate.padding)
-    assert np.isfinite(everything[empty]).all(), "not finite"
+    assert_finite(everything[empty], "output of an empty sequence")
     layouts = "plain", "strided", *gradientless(candidate, "")
     results = [candidate(*case, layout=layout) for layout in layouts]
     assert_all_equal_oracle(results, oracle, case, limit)
@@ -257,7 +258,7 @@ def finite(candidate: Batched, oracle: Function, case: Case, *, limit: float) ->
     """An empty sequence gives finite numbers, and does not change the others of its batch."""
     for layout in ("plain", *gradientless(candidate, "")):
         everything = candidate.candidate(*case, keyword=candidate.padding, layout=layout)
-        assert np.isfinite(everything).all(), "not finite"
+        assert_finite(everything)
     every_mode(candidate, oracle, case, limit=limit)
 
 

@@ -234,15 +234,16 @@ def _shrunk(attempt: Attempt, first: Failure, so: str) -> tuple[Failure | None, 
             if calls > 1 or so:
                 found = replace(found, message=found.message + where)
             return found, times
-        often = times or often
+        if times and not often:
+            often = _repeated(attempt, failure.case, to_the_end=True)[2]
     return None, often
 
 
 def with_other_hashes(attempt: Attempt, failure: Failure) -> Failure:
-    """The failure, which says so if it does not come again in a process with other hashes."""
+    """The failure, which says so if no call in a process with other hashes fails."""
     of = replace(attempt, after_other=failure.after_other, earlier=failure.earlier)
     calls, *_ = _repeated(of, failure.case)
-    if calls == failure.calls:
+    if calls:
         return failure
     message = f"{failure.message} (not by another PYTHONHASHSEED)"
     return replace(failure, message=message, by_hashes=True)
@@ -291,8 +292,11 @@ def _earlier(attempt: Attempt, first: Failure, tested: Sequence[Tested]) -> tupl
     return left if len(left) <= PRINTED else ()
 
 
-def _repeated(attempt: Attempt, case: Case) -> tuple[int, Failure, int]:
-    """Call a case in a fresh process: the first failing call or 0, its failure, all failures."""
+def _repeated(attempt: Attempt, case: Case, to_the_end: bool = False) -> tuple[int, Failure, int]:
+    """Call a case in a fresh process: the first failing call or 0, its failure, all failures.
+
+    If the first call fails there are no others, unless ``to_the_end``.
+    """
     attempt.restart()
     oracle = attempt.oracle()
     at, found, times = 0, Failure(case, "", ""), 0
@@ -304,6 +308,6 @@ def _repeated(attempt: Attempt, case: Case) -> tuple[int, Failure, int]:
             times += 1
             if not at:
                 at, found = call, failure
-            if at == 1 or failure.kind in LIMITS:
+            if (at == 1 and not to_the_end) or failure.kind in LIMITS:
                 break
     return at, found, times

@@ -151,6 +151,15 @@ class OutOfToleranceError(AssertionError):
         super().__init__(f"{what}: {message}")
 
 
+def assert_finite(x: npt.ArrayLike, what: str = "output") -> None:
+    """Assert that all entries are finite; the message has the place of one that is not."""
+    x = np.asarray(x)
+    if not np.isfinite(x).all():
+        place = _worst(x, np.zeros_like(x))
+        where = f" at [{', '.join(map(str, place))}]" if place else ""
+        raise AssertionError(f"{what}: not finite{where}: {x[place]}")
+
+
 def _worst(actual: Array, expected: Array) -> tuple[int, ...]:
     """The place of the largest error, or of the first non-finite value."""
     with np.errstate(invalid="ignore"):
