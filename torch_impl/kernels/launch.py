@@ -135,8 +135,8 @@ def tiles(fixed: Tiles, programs: Mapping[str, Tiles] | None = None) -> Iterator
     """Use these tiles, not `choose_tiles`: with small ones, a small test spans several tiles.
 
     Args:
-        fixed: of all programs but
-        programs: those of this mapping.
+        fixed: of programs that are not in ``programs``.
+        programs: tiles by the program's name.
     """
     token = _fixed.set(lambda program: (programs or {}).get(program, fixed))
     try:
