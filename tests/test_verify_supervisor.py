@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -15,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.verify import process
+from benchmarks.verify.conformance import conformance_test, resolve
+from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.supervisor import confines
 from tests.support.strangers import verdicts, written
 
@@ -68,6 +71,17 @@ def test_who_kills_its_parent_ends_itself_and_nothing_stays(tmp_path, kills):
     said = "ended its worker process without a response"
     assert found["equals_oracle"].message == said
     assert all_ended(pids)
+
+
+def test_what_crashes_prints_where(tmp_path):
+    where = written(tmp_path, "import ctypes\ndef f(X, parameters):\n    ctypes.string_at(0)\n")
+    operator = OPERATORS["layer_norm"]
+    with resolve(f"{where}:f", operator, "numpy") as candidate:
+        (found,) = conformance_test(operator, candidate, only=("equals_oracle",))
+        assert found.message == "ended its worker process without a response"
+        printed = candidate.printed()
+    assert "Segmentation fault" in printed
+    assert re.search(rf'File "{where}", line \d+ in f\n', printed)
 
 
 @pytest.mark.skipif(not confines(), reason="this Linux has no Landlock for signals")

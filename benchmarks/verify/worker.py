@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import faulthandler
 import gc
 import importlib.util
 import inspect
@@ -80,6 +81,7 @@ def _detach(control: socket.socket, output: int) -> None:
 
 def _worker(connection: socket.socket, await_supervisor: Callable[[], object]) -> None:
     home = os.getpid()
+    faulthandler.enable()  # a crash prints where it happened
     _reseed()
     candidate: Candidate | None = None
     while True:
