@@ -259,8 +259,10 @@ def _verify_own(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps([structs.asdict(row) for row in found], indent=2))
     else:
-        for failure in (failure for row in failed for failure in row.failures):
-            print(f"\n{failure['property']}: {failure['message']}\n\n{failure['code']}")
+        for row in failed:
+            of = f"{row.operator}, {row.implementation}, {row.dtype}"
+            for failure in row.failures:
+                print(f"\n{of}: {failure['property']}: {failure['message']}\n\n{failure['code']}")
         if failed:
             print(
                 f"\nafter a failure others are tested for {conformance.PATIENCE:g} s: rows may be "

@@ -31,9 +31,16 @@ class NextLogProbs:
     table: Array
 
     def __call__(self, prefix: Any) -> Array:
-        """A new array of log-probabilities (V,), which need not be normalised."""
+        """A new array of log-probabilities (V,), which need not be normalised.
+
+        Raises:
+            ValueError: an empty prefix, or a whole caption.
+        """
+        t, most = len(prefix), len(self.table)
+        if not 1 <= t <= most:
+            raise ValueError(f"next_log_probs: {t} tokens, expected 1 to {most}")
         number = reduce(after, map(int, prefix), 0)
-        row: Array = self.table[len(prefix) - 1, number % self.table.shape[1]].copy()
+        row: Array = self.table[t - 1, number % self.table.shape[1]].copy()
         return row
 
 
@@ -47,10 +54,20 @@ class HalvesLogProbs:
     table: Array
 
     def __call__(self, left: Any, right: Any, side: str) -> Array:
-        """Log-probabilities (V,) of a side's next word; both halves start with the middle word."""
+        """Log-probabilities (V,) of a side's next word; both halves start with the middle word.
+
+        Raises:
+            ValueError: an empty half, or two that are a whole caption.
+        """
+        t, most = len(left) + len(right) - 2, self.table.shape[1] - 1
+        if not (len(left) and len(right) and t <= most):
+            words = f"{len(left)} and {len(right)} words"
+            raise ValueError(
+                f"next_log_probs: {words}, expected 1 or more each, {most + 2} at most"
+            )
         halves = (left, right) if side == "left" else (right, left)
         own, other = (reduce(after, map(int, half), 0) for half in halves)
-        at = int(side == "right"), len(left) + len(right) - 2
+        at = int(side == "right"), t
         row: Array = self.table[*at, after(own, other) % self.table.shape[-2]].copy()
         return row
 
