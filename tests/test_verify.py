@@ -143,7 +143,7 @@ def test_the_case_of_every_property_fails_where_it_is_pasted(module, name, longe
         ("raise SystemExit(3)", "raised SystemExit: 3"),
         ("raise GeneratorExit", "raised GeneratorExit"),
         ("X += 1; return X", "changed its argument 1 in place"),
-        ("parameters.pop('bias'); return X", "changed its argument 2 in place"),
+        ("parameters.pop('bias'); return X", "changed its argument 2, 'bias', in place"),
         ("return (row for row in X)", "returned a generator, expected an array"),
         ("yield X", "returned a generator, expected an array"),
         ("import os; os._exit(0)", "ended its worker process without a response"),

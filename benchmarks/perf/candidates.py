@@ -37,8 +37,8 @@ from benchmarks.statistics import Estimate, median
 from benchmarks.verify import conformance, properties
 from benchmarks.verify.candidate import Candidate, CandidateError, all_valid
 from benchmarks.verify.cases import Case, Place, float_arrays, get, mapped, rounded
+from benchmarks.verify.derivatives import output_weights
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.gradients import output_weights
 from benchmarks.verify.operators import Operator
 from benchmarks.verify.process import Isolated
 from benchmarks.verify.project import implementations

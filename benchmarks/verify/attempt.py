@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks.verify import gradients, properties
 from benchmarks.verify.candidate import BaseCandidate, CandidateError
 from benchmarks.verify.cases import Case, size
+from benchmarks.verify.derivatives import choose_directions, seed_of
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators.operator import Operator, Property
 from benchmarks.verify.properties import Function
@@ -139,7 +140,7 @@ class Attempt:
         """
         oracle = oracle or self.oracle()
         if has_directions(self.prop, self.earlier):
-            gradients.choose_directions(gradients.seed_of(case, self.secret))
+            choose_directions(seed_of(case, self.secret))
         try:
             with np.errstate(all="ignore"):
                 if self.after_other:

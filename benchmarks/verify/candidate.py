@@ -376,7 +376,10 @@ def assert_unchanged(after: Sequence[Any], before: Sequence[Any], keyword: str) 
     """Raise CandidateError if an argument was changed; the last was passed by ``keyword``."""
     for where, (now, was) in enumerate(zip(after, before, strict=True), 1):
         if not _same(now, was):
-            which = keyword if keyword and where == len(before) else where
+            which = str(keyword if keyword and where == len(before) else where)
+            if isinstance(was, Mapping) and isinstance(now, Mapping):
+                changed = [key for key in was if not _same(now.get(str(key)), was[key])]
+                which += "".join(f", {key!r}," for key in changed[:1])
             raise CandidateError(f"changed its argument {which} in place", "in place")
 
 

@@ -94,6 +94,12 @@ def _is_float(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind in "fV"
 
 
+def argument(place: Place) -> str:
+    """The argument, and the array of it, as messages name them."""
+    index, key = place
+    return f"argument {index + 1}{f', {key!r}' if key else ''}"
+
+
 def get(case: Sequence[Any], place: Place) -> Any:
     """The array of a case at a place."""
     i, key = place

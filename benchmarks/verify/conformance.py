@@ -16,8 +16,8 @@ import numpy as np
 from benchmarks.verify.attempt import OF_ANOTHER, Attempt, Failure, Tested
 from benchmarks.verify.candidate import BACKWARD, LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.cases import float_arrays
+from benchmarks.verify.derivatives import output_weights
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.gradients import output_weights
 from benchmarks.verify.operators import Operator, Property, get_operator
 from benchmarks.verify.operators.operator import (
     BATCHES,
@@ -31,7 +31,7 @@ from benchmarks.verify.operators.operator import (
 from benchmarks.verify.precision import available, literal_limit
 from benchmarks.verify.process import HASH_SEEDS, Isolated, Limits, fork_server
 from benchmarks.verify.properties import Batched, BatchOfOne
-from benchmarks.verify.search import draws, search, with_other_hashes
+from benchmarks.verify.search import draws, search, with_fewest_runs, with_other_hashes
 from benchmarks.verify.settings import seeded, states_before
 from benchmarks.verify.snippet import snippet
 from benchmarks.verify.tolerances import SAME_CALL, OutOfToleranceError
@@ -391,8 +391,8 @@ def _verdict(
     verdict = Verdict(prop.name, prop.description, PASSED, **found)
     if failure is None:
         return verdict, ""
-    if failure.kind in LIMITS:  # the number of calls until the limit, for the snippet
-        failure = replace(failure, calls=candidate.calls)
+    if failure.kind in LIMITS:
+        failure = with_fewest_runs(attempt, failure, candidate.calls)
     elif failure.calls and isinstance(candidate, Isolated):
         with candidate.other_hashes():
             failure = with_other_hashes(attempt, failure)

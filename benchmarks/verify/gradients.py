@@ -5,12 +5,9 @@ As in ``properties``, the lines of a check are printed with a failing case.
 
 from __future__ import annotations
 
-import pickle
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from hashlib import blake2b
 from itertools import combinations, count, islice
 from math import comb
 from typing import Any
@@ -18,10 +15,11 @@ from zlib import crc32
 
 import numpy as np
 
-from benchmarks.verify.candidate import BaseCandidate, CandidateError
+from benchmarks.verify.candidate import BaseCandidate
 from benchmarks.verify.cases import (
     Case,
     Place,
+    argument,
     dtype_of,
     float_arrays,
     get,
@@ -29,6 +27,15 @@ from benchmarks.verify.cases import (
     replaced,
     rounded,
     size,
+)
+from benchmarks.verify.derivatives import (
+    STEPS,
+    Directions,
+    differences,
+    directions,
+    moved,
+    output_weights,
+    total,
 )
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.properties import (
@@ -56,12 +63,6 @@ from benchmarks.verify.tolerances import (
 )
 from reference.primitives import Array
 
-Directions = dict[Place, Array]
-"""The direction of each array that moves, by its place."""
-
-TINY = 2.0**-16
-"""Arrays of smaller numbers move by steps in proportion to them."""
-
 
 def gradient(
     candidate: BaseCandidate,
@@ -75,45 +76,58 @@ def gradient(
     dtype, exact = dtype_of(case), rounded(case, "float64")
     along = directions(oracle, exact, by)
     expected = uses * differences(oracle, exact, along)
-    found, output = derivative(candidate, oracle, case, along, uses)
+    upstream = output_weights(np.shape(oracle(*exact)))
+    arrays, output = finite_gradient(candidate, case, upstream, list(along), uses=uses)
     # in float32, a derivative whose terms cancel has the rounding errors of these terms
     least = 0.0 if dtype == "float64" else scale(oracle(*exact))
 
     def measured(case: Case, upstream: Array) -> Array:
-        return np.array(derivative(candidate, oracle, case, along, uses, upstream)[0])
+        arrays, _ = candidate.gradient(case, upstream, list(along), uses=uses)
+        return np.array(total(arrays, along))
 
-    with array_named(candidate, oracle, case, along), decidable(oracle, case, measured, along):
-        assert_derivative(found, expected, "gradient", dtype, least)
+    named = array_named(arrays, oracle, exact, along, uses)
+    with named, decidable(oracle, case, measured, along):
+        assert_derivative(total(arrays, along), expected, "gradient", dtype, least)
     assert_derivative(output, candidate(*case), "output with a gradient", dtype)
 
 
 @contextmanager
 def array_named(
-    candidate: BaseCandidate, oracle: Function, case: Case, along: Directions
+    arrays: Sequence[Array], oracle: Function, case: Case, along: Directions, uses: int = 1
 ) -> Iterator[None]:
-    """Add to the message of an error the array whose gradient has the largest one."""
+    """Add to the message of an error an array whose gradient has much of it, by bisection."""
     try:
         yield
     except OutOfToleranceError as failure:
-        if size(case) >= SMALL:  # each array takes several calls of the oracle
-            raise
-        exact, errors = rounded(case, "float64"), dict[Place, float]()
-        with suppress(CandidateError, UndecidedError):  # of one array: then none is named
-            upstream = output_weights(np.shape(oracle(*case)))
-            found, _ = candidate.gradient(case, upstream, list(along))
-            for (place, to), array in zip(along.items(), found, strict=True):
-                off = abs(float((array * to).sum()) - differences(oracle, exact, {place: to}))
-                errors[place] = np.inf if np.isnan(off) else off
-        if len(errors) == len(along):
-            place = max(errors, key=lambda place: errors[place])
-            failure.args = (f"{failure}, by {argument(place)}",)
+        found, half = dict(zip(along, arrays, strict=True)), STEPS[1]
+
+        def off(places: Sequence[Place]) -> float:
+            part = {place: along[place] for place in places}
+            # one quotient will do, where terms cancel too
+            outputs = [moved(oracle, case, part, step) for step in (half, -half)]
+            difference = (outputs[0] - outputs[1]) * output_weights(outputs[0].shape)
+            of_part = total([found[place] for place in places], part)
+            return of_part - uses * float(difference.sum()) / (2 * half)
+
+        left = list(along)
+        whole = off(left)
+        while len(left) > 1:
+            first, rest = left[: len(left) // 2], left[len(left) // 2 :]
+            of_first = off(first)
+            is_first = abs(of_first) >= abs(whole - of_first)
+            left, whole = (first, of_first) if is_first else (rest, whole - of_first)
+        failure.args = (f"{failure}, by {argument(left[0])}",)
         raise
 
 
-def argument(place: Place) -> str:
-    """The argument, and the array of it, as messages name them."""
-    index, key = place
-    return f"argument {index + 1}{f', {key!r}' if key else ''}"
+def finite_gradient(
+    candidate: BaseCandidate, case: Case, upstream: Array, places: Sequence[Place], **how: Any
+) -> tuple[list[Array], Any]:
+    """``candidate.gradient``; every array of it must be finite."""
+    arrays, output = candidate.gradient(case, upstream, places, **how)
+    for place, array in zip(places, arrays, strict=True):
+        assert_finite(array, f"gradient by {argument(place)}")
+    return arrays, output
 
 
 def gradient_of_some(
@@ -169,8 +183,8 @@ def gradient_of_sum(
     part = np.where(np.arange(ones.size) % 2, 2.0, -1.0).reshape(ones.shape)  # no rounding
     whole = measured(case, part) + measured(case, ones - part)
     with decidable(oracle, case, measured):
-        assert_same(found, expected, case, output)
-        assert_same(found, whole, case, output)
+        assert_same(found, expected, case, places, output)
+        assert_same(found, whole, case, places, output)
 
 
 def gradient_after_other(
@@ -197,7 +211,7 @@ def gradient_same_array(
     weights = output_weights(np.shape(output))
     parts, _ = candidate.gradient((Y, Y.copy(), *rest), weights, [first, second])
     whole, _ = candidate.gradient((Y, Y, *rest), weights, [first])
-    assert_same(whole[0], parts[0] + parts[1], case, output)
+    assert_same(_flat(whole), _flat([parts[0] + parts[1]]), case, [second], output)
 
 
 def gradient_scaled(
@@ -212,7 +226,7 @@ def gradient_scaled(
     for factor in (-(2.0**17), 2.0**-27):
         found = measured(case, factor * upstream) / factor
         with decidable(oracle, case, measured):
-            assert_same(found, plain, case, output)
+            assert_same(found, plain, case, places, output)
 
 
 def gradient_of_parts(
@@ -229,7 +243,7 @@ def gradient_of_parts(
     for of in (*(chosen.reshape(-1, *columns) for chosen in some), upstream > 0):
         found = measured(case, upstream * of) + measured(case, upstream * ~of)
         with decidable(oracle, case, measured):
-            assert_same(found, plain, case, output)
+            assert_same(found, plain, case, places, output)
 
 
 def assert_same_gradients(
@@ -254,16 +268,45 @@ def assert_same_gradients(
         found, _ = candidate.gradient(case, weights, of, **way)
         actual = expected | dict(zip(of, found, strict=True))
         with decidable(oracle, case, measured):
-            assert_same(_flat(actual.values()), _flat(expected.values()), case, output)
+            assert_same(_flat(actual.values()), _flat(expected.values()), case, places, output)
 
 
-def assert_same(found: Array, expected: Array, case: Case, output: Any) -> None:
-    """Assert that two gradients of one output are the same.
+def assert_same(
+    found: Array, expected: Array, case: Case, places: Sequence[Place], output: Any
+) -> None:
+    """Assert that two gradients of one output, by the arrays at ``places``, are the same.
 
     One whose terms cancel has their rounding errors: a rounding of the output counts as one.
     """
     least = FLOAT64 / DIFFERENCES * scale(output)
-    assert_derivative(found, expected, "gradient", dtype_of(case), least)
+    assert_gradients(found, expected, case, places, least)
+
+
+def assert_gradients(
+    found: Array, expected: Array, case: Case, places: Sequence[Place], least: float = 0.0
+) -> None:
+    """``assert_derivative`` of two flat gradients; the message names the array, and the place."""
+    dtype = dtype_of(case)
+    with suppress(OutOfToleranceError):
+        assert_derivative(found, expected, "gradient", dtype, least)
+        return
+    actual, wanted = (_by_place(flat, case, places) for flat in (found, expected))
+    for place, array in wanted.items():
+        assert_finite(array, f"gradient by {argument(place)}")
+    worst = max(places, key=lambda place: error(actual[place], wanted[place]))
+    least = scale([*expected, least])
+    of = f"gradient by {argument(worst)}"
+    assert_derivative(actual[worst], wanted[worst], of, dtype, least)
+
+
+def _by_place(flat: Array, case: Case, places: Sequence[Place]) -> dict[Place, Array]:
+    """The arrays of a flat gradient."""
+    found, at = dict[Place, Array](), 0
+    for place in places:
+        array = get(case, place)
+        found[place] = flat[at : at + array.size].reshape(array.shape)
+        at += array.size
+    return found
 
 
 def finite_in_float32(
@@ -272,10 +315,8 @@ def finite_in_float32(
     """In float32 the output and the gradient are finite."""
     places = [place for place in float_arrays(case) if place[0] in by]
     upstream = output_weights(np.shape(oracle(*rounded(case, "float64"))))
-    gradient, output = candidate.gradient(case, upstream, places)
+    _, output = finite_gradient(candidate, case, upstream, places)
     assert_finite(output, "output")
-    for place, array in zip(places, gradient, strict=True):
-        assert_finite(array, f"gradient by {argument(place)}")
 
 
 def gradient_in_regime(
@@ -284,13 +325,11 @@ def gradient_in_regime(
     """The gradient is finite, and equals central differences where these are accurate."""
     along = directions(oracle, case, by)
     upstream = output_weights(np.shape(oracle(*case)))
-    arrays, _ = candidate.gradient(case, upstream, list(along))
-    for place, array in zip(along, arrays, strict=True):
-        assert_finite(array, f"gradient by {argument(place)}")
-    found = _total(arrays, along)
+    arrays, _ = finite_gradient(candidate, case, upstream, list(along))
+    found = total(arrays, along)
     # the derivative of a saturated gate has the absolute rounding error of 1
     least = max(1.0, scale(oracle(*case)))
-    with suppress(UndecidedError), array_named(candidate, oracle, case, along):
+    with suppress(UndecidedError), array_named(arrays, oracle, case, along):
         assert_derivative(found, differences(oracle, case, along), "gradient", least=least)
 
 
@@ -302,8 +341,9 @@ def gradient_of_shifted(
     places = [place for place in float_arrays(case) if place[0] in by]
     output = oracle(*case)
     measured, weights = partial(flat_gradient, candidate, places), output_weights(np.shape(output))
+    found, expected = measured((X + 2**22, *rest), weights), measured(case, weights)
     with decidable(oracle, case, measured):
-        assert_same(measured((X + 2**22, *rest), weights), measured(case, weights), case, output)
+        assert_same(found, expected, case, places, output)
 
 
 def gradient_float32(
@@ -319,7 +359,7 @@ def gradient_float32(
     if np.abs(expected).max(initial=0.0) < FLOAT32_GRADIENT * scale(output):
         raise UndecidedError  # the terms of the derivatives cancel
     with decidable(oracle, low, measured, directions(oracle, exact, by)):
-        assert_derivative(found, expected, "gradient", dtype)
+        assert_gradients(found, expected, low, places)
 
 
 def flat_gradient(
@@ -375,114 +415,3 @@ def decidable(
             if failure.error <= max(terms, change) < np.inf:
                 raise UndecidedError from None
         raise
-
-
-# directional derivatives
-
-
-_seed = secrets.randbits(64)
-
-
-def choose_directions(seed: int) -> None:
-    """Choose the ``output_weights`` and ``directions`` from now on, in this process alone.
-
-    A candidate must not know them: a gradient that is right for these alone would pass.
-    """
-    global _seed
-    _seed = seed
-
-
-def seed_of(case: Case, secret: bytes) -> int:
-    """A seed for ``choose_directions``, another for each case."""
-    return int.from_bytes(blake2b(pickle.dumps(case), key=secret, digest_size=8).digest())
-
-
-def output_weights(shape: tuple[int, ...]) -> Array:
-    """Random weights of an output's entries: its upstream gradient."""
-    random = np.random.default_rng([_seed, *shape])
-    return random.choice((-1.0, 1.0), shape) * random.uniform(1 / 16, 1, shape)
-
-
-def directions(oracle: Function, case: Case, by: Sequence[int]) -> Directions:
-    """Random directions of the arrays of arguments ``by``, others for each output."""
-    random = np.random.default_rng([_seed, crc32(np.asarray(oracle(*case)).tobytes())])
-
-    def direction(array: Array) -> Array:
-        # in 16 bits, so that a step along it from numbers in the thousands is exact
-        bits = random.integers(2**15, 2**16, array.shape) / 2**16
-        tiny = 2.0 ** np.round(np.log2(scale(array))) if scale(array) < TINY else 1.0
-        return tiny * random.choice((-1.0, 1.0), array.shape) * bits
-
-    return {place: direction(get(case, place)) for place in float_arrays(case) if place[0] in by}
-
-
-def differences(oracle: Function, case: Case, along: Directions) -> float:
-    """The directional derivative of the weighted sum of outputs, by central differences.
-
-    All arrays move at once, each along its own direction, so that an error in any of their
-    gradients shows.
-
-    Raises:
-        UndecidedError: a kink of ReLU is too near.
-    """
-
-    def moved(step: float) -> Array:
-        arrays = {place: get(case, place) + step * array for place, array in along.items()}
-        return np.asarray(oracle(*replaced(case, arrays)))
-
-    return slope(moved)
-
-
-STEPS = (2.0**-19, 2.0**-15, 2.0**-11)
-"""Of difference quotients; the next one where rounding errors exceed a small derivative."""
-
-
-def slope(moved: Callable[[float], Array]) -> float:
-    """The derivative at 0 of the weighted sum of the output ``moved`` by a step.
-
-    Raises:
-        UndecidedError: a kink of ReLU is too near.
-    """
-    output, sums = moved(0.0), list[float]()
-    weights = output_weights(output.shape)
-
-    def weighted(output: Array) -> float:
-        terms = output * weights
-        sums.append(float(np.abs(terms).sum()))
-        return float(terms.sum())
-
-    here = weighted(output)
-    for half in STEPS:
-        full = 2 * half
-        near, far = ([weighted(moved(step)), weighted(moved(-step))] for step in (half, full))
-        found, coarse = (near[0] - near[1]) / (2 * half), (far[0] - far[1]) / (2 * full)
-        # bend is the jump of the slope at a kink on the point; one nearby changes found - coarse
-        bend = (sum(near) - 2 * here) / half - (sum(far) - 2 * here) / full / 2
-        # the rounding error of a difference quotient
-        rounding = 2.0**-52 * max(sums) / half
-        off = max(abs(bend), abs(found - coarse), rounding)
-        if off <= DIFFERENCES / 10 * scale(found):
-            return found
-        if off > 1024 * rounding:  # a kink; a long sum has many roundings
-            break
-    raise UndecidedError
-
-
-def derivative(
-    candidate: BaseCandidate,
-    oracle: Function,
-    case: Case,
-    along: Directions,
-    uses: int = 1,
-    upstream: Array | None = None,
-) -> tuple[float, Any]:
-    """The derivative of ``differences``, by the candidate's gradient, and its output."""
-    if upstream is None:
-        upstream = output_weights(np.shape(oracle(*case)))
-    found, output = candidate.gradient(case, upstream, list(along), uses=uses)
-    return _total(found, along), output
-
-
-def _total(arrays: Sequence[Array], along: Directions) -> float:
-    """The derivative along directions, of the gradients by their arrays."""
-    return float(sum((x * to).sum() for x, to in zip(arrays, along.values(), strict=True)))

@@ -239,6 +239,15 @@ def _shrunk(attempt: Attempt, first: Failure, so: str) -> tuple[Failure | None, 
     return None, often
 
 
+def with_fewest_runs(attempt: Attempt, failure: Failure, calls: int) -> Failure:
+    """A failure by a limit, with the runs of its check until it comes again in a fresh process.
+
+    If it does not, with as many as the ``calls`` of before.
+    """
+    runs, again, _ = _repeated(attempt, failure.case)
+    return replace(failure, calls=runs if again.kind in LIMITS else calls)
+
+
 def with_other_hashes(attempt: Attempt, failure: Failure) -> Failure:
     """The failure, which says so if no call in a process with other hashes fails."""
     of = replace(attempt, after_other=failure.after_other, earlier=failure.earlier)

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.verify import gradients
 from benchmarks.verify.attempt import OF_ANOTHER, Failure, has_directions
 
 # names that a failing case may use, besides ``project`` and ``exported``
 from benchmarks.verify.candidate import LIMITS, BaseCandidate, Candidate, load  # noqa: F401
 from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs, numpy_dtype  # noqa: F401
+from benchmarks.verify.derivatives import choose_directions, seed_of  # noqa: F401
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS, Operator, Property
 from benchmarks.verify.process import Limits
@@ -62,7 +62,7 @@ def snippet(
     lines += [*_case(operator, failure, padding), *_settings(prop, operator, padding)]
     earlier = failure.earlier
     if has_directions(prop, earlier):
-        lines.append(f"choose_directions({gradients.seed_of(failure.case, secret)})")
+        lines.append(f"choose_directions({seed_of(failure.case, secret)})")
     body = _body(prop)
     if failure.after_other:
         body = f"candidate(*reversed_arrays(case))\n{body}"
@@ -138,7 +138,8 @@ def _candidate(
             yield "function = ...  # your function; it cannot be imported by name"
     # where memory lies, and hashes of strings, are those of a worker process
     by_others = failure.after_other or failure.earlier or not failure.calls
-    if failure.kind in APART or by_others or failure.by_hashes:
+    by_hashes = failure.by_hashes or any(map(_has_words, failure.case))
+    if failure.kind in APART or by_others or by_hashes:
         limits = getattr(candidate, "limits", Limits())
         said = f", limits={limits!r}" if limits != Limits() else ""
         if folder:
@@ -151,6 +152,11 @@ def _candidate(
     elif candidate.padding:
         text = f"BatchOfOne({text}, {operator.sequences}, {candidate.padding!r})"
     yield f"candidate = {text}"
+
+
+def _has_words(value: Any) -> bool:
+    """Whether a list has strings: a set of them has another order in every other process."""
+    return isinstance(value, list) and any(isinstance(x, str) or _has_words(x) for x in value)
 
 
 def _imported(function: Any) -> str:

@@ -218,28 +218,33 @@ def assert_conforms(
         OutOfToleranceError: an output exceeds its tolerance, or has another shape.
     """
     expected = oracle(*case)
-    found, wanted = _aligned(actual, expected)
+    names, found, wanted = _aligned(actual, expected)
     errors = [error(a, e) for a, e in zip(found, wanted, strict=True)]
     for changes, units in roundings(oracle, case, dtype):
         bounds = [limit * unit for unit in units]
         excess = max((e / b for e, b in zip(errors, bounds, strict=True)), default=0.0)
         if excess <= 1 or (changes == CHANGES and excess > NEAR_BOUND):
             break
-    for i, (array, of, bound) in enumerate(zip(found, wanted, bounds, strict=True)):
-        _assert_within(array, of, bound, f"output {i}" if len(wanted) > 1 else "output", dtype)
+    for name, array, of, bound in zip(names, found, wanted, bounds, strict=True):
+        _assert_within(array, of, bound, name, dtype)
 
 
-def _aligned(actual: Any, expected: Any) -> tuple[Sequence[Any], Sequence[Array]]:
-    """The outputs of both, in the oracle's order."""
+def _aligned(actual: Any, expected: Any) -> tuple[Sequence[str], Sequence[Any], Sequence[Array]]:
+    """The names of the outputs, and both results, in the oracle's order."""
     wanted = outputs(expected)
-    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
-        actual = {key: actual.get(key) for key in expected}
+    names = [f"output {i}" for i in range(1, 1 + len(wanted))] if len(wanted) > 1 else ["output"]
+    if isinstance(expected, Mapping):
+        names = [f"output {key!r}" for key in expected]
+        if isinstance(actual, Mapping):
+            if missing := expected.keys() - actual.keys():
+                raise AssertionError(f"no output {', '.join(map(repr, sorted(missing)))}")
+            actual = {key: actual[key] for key in expected}
     found: Sequence[Any] = [actual] if len(wanted) == 1 else outputs(actual)
     if len(wanted) == 1 and isinstance(actual, (tuple, list)) and np.ndim(expected):
         found = [np.asarray(actual, dtype=np.float64)]
     if len(found) != len(wanted):
         raise AssertionError(f"{len(found)} outputs, expected {len(wanted)}")
-    return found, wanted
+    return names, found, wanted
 
 
 def assert_smoothed(actual: npt.ArrayLike, expected: npt.ArrayLike) -> None:

@@ -195,7 +195,7 @@ class Projected(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, upstream):
-        from benchmarks.verify.gradients import output_weights
+        from benchmarks.verify.derivatives import output_weights
         weights = torch.from_numpy(output_weights(tuple(upstream.shape))).to(upstream.dtype)
         return weights * (upstream * weights).sum() / (weights * weights).sum()
 
@@ -260,7 +260,7 @@ class Along(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, upstream):
-        from benchmarks.verify.gradients import directions
+        from benchmarks.verify.derivatives import directions
         from benchmarks.verify.operators import OPERATORS
         with torch.enable_grad():
             X, weight, bias = given = [x.detach().requires_grad_() for x in ctx.saved_tensors]

@@ -8,7 +8,7 @@ import torch
 from hypothesis import reject
 
 from benchmarks.verify import tolerances
-from benchmarks.verify.gradients import output_weights, slope
+from benchmarks.verify.derivatives import output_weights, slope
 from benchmarks.verify.properties import UndecidedError
 from benchmarks.verify.strategies import fill
 

@@ -1,0 +1,120 @@
+"""Directional derivatives of the oracle, by central differences.
+
+Directions and upstream gradients are random, and chosen in the process that judges.
+"""
+
+from __future__ import annotations
+
+import pickle
+import secrets
+from collections.abc import Callable, Sequence
+from functools import partial
+from hashlib import blake2b
+from zlib import crc32
+
+import numpy as np
+
+from benchmarks.verify.cases import Case, Place, float_arrays, get, replaced
+from benchmarks.verify.properties import Function, UndecidedError
+from benchmarks.verify.tolerances import DIFFERENCES, scale
+from reference.primitives import Array
+
+Directions = dict[Place, Array]
+"""The direction of each array that moves, by its place."""
+
+TINY = 2.0**-16
+"""Arrays of smaller numbers move by steps in proportion to them."""
+
+
+_seed = secrets.randbits(64)
+
+
+def choose_directions(seed: int) -> None:
+    """Choose the ``output_weights`` and ``directions`` from now on, in this process alone.
+
+    A candidate must not know them: a gradient that is right for these alone would pass.
+    """
+    global _seed
+    _seed = seed
+
+
+def seed_of(case: Case, secret: bytes) -> int:
+    """A seed for ``choose_directions``, another for each case."""
+    return int.from_bytes(blake2b(pickle.dumps(case), key=secret, digest_size=8).digest())
+
+
+def output_weights(shape: tuple[int, ...]) -> Array:
+    """Random weights of an output's entries: its upstream gradient."""
+    random = np.random.default_rng([_seed, *shape])
+    return random.choice((-1.0, 1.0), shape) * random.uniform(1 / 16, 1, shape)
+
+
+def directions(oracle: Function, case: Case, by: Sequence[int]) -> Directions:
+    """Random directions of the arrays of arguments ``by``, others for each output."""
+    random = np.random.default_rng([_seed, crc32(np.asarray(oracle(*case)).tobytes())])
+
+    def direction(array: Array) -> Array:
+        # in 16 bits, so that a step along it from numbers in the thousands is exact
+        bits = random.integers(2**15, 2**16, array.shape) / 2**16
+        tiny = 2.0 ** np.round(np.log2(scale(array))) if scale(array) < TINY else 1.0
+        return tiny * random.choice((-1.0, 1.0), array.shape) * bits
+
+    return {place: direction(get(case, place)) for place in float_arrays(case) if place[0] in by}
+
+
+def differences(oracle: Function, case: Case, along: Directions) -> float:
+    """The directional derivative of the weighted sum of outputs, by central differences.
+
+    All arrays move at once, each along its own direction, so that an error in any of their
+    gradients shows.
+
+    Raises:
+        UndecidedError: a kink of ReLU is too near.
+    """
+    return slope(partial(moved, oracle, case, along))
+
+
+def moved(oracle: Function, case: Case, along: Directions, step: float) -> Array:
+    """The output with each array moved by ``step`` times its direction."""
+    arrays = {place: get(case, place) + step * to for place, to in along.items()}
+    return np.asarray(oracle(*replaced(case, arrays)))
+
+
+STEPS = (2.0**-19, 2.0**-15, 2.0**-11)
+"""Of difference quotients; the next one where rounding errors exceed a small derivative."""
+
+
+def slope(moved: Callable[[float], Array]) -> float:
+    """The derivative at 0 of the weighted sum of the output ``moved`` by a step.
+
+    Raises:
+        UndecidedError: a kink of ReLU is too near.
+    """
+    output, sums = moved(0.0), list[float]()
+    weights = output_weights(output.shape)
+
+    def weighted(output: Array) -> float:
+        terms = output * weights
+        sums.append(float(np.abs(terms).sum()))
+        return float(terms.sum())
+
+    here = weighted(output)
+    for half in STEPS:
+        full = 2 * half
+        near, far = ([weighted(moved(step)), weighted(moved(-step))] for step in (half, full))
+        found, coarse = (near[0] - near[1]) / (2 * half), (far[0] - far[1]) / (2 * full)
+        # bend is the jump of the slope at a kink on the point; one nearby changes found - coarse
+        bend = (sum(near) - 2 * here) / half - (sum(far) - 2 * here) / full / 2
+        # the rounding error of a difference quotient
+        rounding = 2.0**-52 * max(sums) / half
+        off = max(abs(bend), abs(found - coarse), rounding)
+        if off <= DIFFERENCES / 10 * scale(found):
+            return found
+        if off > 1024 * rounding:  # a kink; a long sum has many roundings
+            break
+    raise UndecidedError
+
+
+def total(arrays: Sequence[Array], along: Directions) -> float:
+    """The derivative along directions, of the gradients by their arrays."""
+    return float(sum((x * to).sum() for x, to in zip(arrays, along.values(), strict=True)))

@@ -1,0 +1,137 @@
+"""What the message of a failure says: the array, the place, how it was called, how often."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.verify.candidate import Candidate
+from benchmarks.verify.conformance import conformance_test, resolve
+from benchmarks.verify.operators import OPERATORS
+from benchmarks.verify.process import Limits
+from tests.candidates import right_torch
+from tests.candidates.right_torch import layer_norm
+
+
+def infinite_slope(X, parameters):
+    return right_torch.feed_forward(X, parameters) + (0 * X).sqrt()
+
+
+def steeper(X, parameters):
+    Y = right_torch.feed_forward(X, parameters)
+    return Y + X - X.detach()
+
+
+def frozen(X, parameters):
+    return layer_norm(X, parameters | {"bias": parameters["bias"].detach()})
+
+
+def frozen_without_input(X, parameters):
+    """As a backward pass that returns early where the input needs no gradient."""
+    weight = parameters["weight"]
+    if torch.is_grad_enabled() and not X.requires_grad:
+        weight = weight.detach() + 0 * weight
+    return layer_norm(X, parameters | {"weight": weight})
+
+
+def frozen_gate(X, parameters, groups, lengths):
+    names = "selector.weight", "selector.bias"
+    gate = {name: parameters[name].detach() for name in names}
+    return right_torch.static_expansion(X, parameters | gate, groups, lengths)
+
+
+OF_GATE = r"gradient: error .* exceeds .*, expected .*, by argument 2, 'selector\.(weight|bias)'"
+
+
+@pytest.mark.parametrize(
+    ("function", "operator", "only", "said"),
+    [
+        (
+            infinite_slope,
+            "feed_forward",
+            "gradient_huge",
+            r"gradient by argument 1: not finite at \[0, 0\]: nan",
+        ),
+        (
+            infinite_slope,
+            "feed_forward",
+            "gradient_strided",
+            r"gradient by argument 1: not finite at \[0, 0\]: nan",
+        ),
+        (
+            steeper,
+            "feed_forward",
+            "gradient_huge",
+            r"gradient: error .* exceeds .*, expected .*, by argument 1",
+        ),
+        (
+            frozen,
+            "layer_norm",
+            "gradient",
+            r"gradient: error .* exceeds .*, expected .*, by argument 2, 'bias'",
+        ),
+        (
+            frozen_without_input,
+            "layer_norm",
+            "gradient_of_some",
+            r"gradient by argument 2, 'weight': error .* at \[\d+\]: 0, expected .*",
+        ),
+        (frozen_gate, "static_expansion", "gradient", OF_GATE),
+        (frozen_gate, "static_expansion", "gradient_used_twice", OF_GATE),
+    ],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_wrong_gradient_names_the_array_that_it_is_by(function, operator, only, said, seed):
+    of, padding = OPERATORS[operator], "lengths" if operator == "static_expansion" else ""
+    candidate = Candidate(function, "torch", arguments=[*of.arguments, *[padding] * bool(padding)])
+    candidate.padding = padding
+    (found,) = conformance_test(of, candidate, examples=20, seed=seed, only=(only,))
+    assert re.fullmatch(said, found.message), found.message
+
+
+def test_the_message_says_how_it_was_called():
+    def wrong_without_gradients(X, parameters):
+        return layer_norm(X, parameters) + 1.0 * (not torch.is_grad_enabled())
+
+    candidate = Candidate(wrong_without_gradients, "torch")
+    (found,) = conformance_test(OPERATORS["layer_norm"], candidate, only=("shifted",))
+    assert found.message.endswith(" (no_grad)")
+
+
+def test_a_changed_parameter_is_named():
+    def adds(X, parameters):
+        parameters["bias"] += 1
+        return X
+
+    (found,) = conformance_test(
+        OPERATORS["layer_norm"], Candidate(adds, "numpy"), only=("equals_oracle",)
+    )
+    assert found.message == "changed its argument 2, 'bias', in place"
+
+
+def test_the_case_of_a_hang_runs_its_check_as_often_as_needed():
+    """Not as often as the process had been called before."""
+
+    def hangs(X, parameters):
+        while len(X) > 32:
+            pass
+        return X * 0 + layer_norm(X, parameters)
+
+    limits, only = Limits(seconds=2.0), ("equals_oracle", "large")
+    operator = OPERATORS["layer_norm"]
+    with resolve(hangs, operator, "torch", limits=limits) as candidate:
+        first, large = conformance_test(operator, candidate, examples=30, only=only)
+    assert (first.passed, large.message) == (True, "did not answer within 2 seconds")
+    assert "for _ in range" not in large.code
+
+
+def test_a_case_with_words_is_printed_for_a_worker_process():
+    """A set of words has another order in another process: there the case might pass."""
+
+    def fewer(candidates, references):
+        return np.zeros(len(candidates))
+
+    with resolve(fewer, OPERATORS["cider_d"], "numpy") as candidate:
+        (found,) = conformance_test(OPERATORS["cider_d"], candidate, only=("equals_oracle",))
+    assert "candidate = resolve(" in found.code
