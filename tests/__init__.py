@@ -1,1 +1,1 @@
-"""The test suite; ``strategies`` and ``tolerances`` also serve ``captionbench verify``."""
+"""The test suite."""

@@ -9,9 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pycocoevalcap.cider.cider import Cider
 
-from benchmarks.verify.tolerances import error
+from benchmarks.verify.tolerances import METRIC, error
 from reference import cider as oracle
-from tests.support.tolerances import METRIC
 from torch_impl.cider import MOST_WORDS, CiderD, padded
 
 words = st.sampled_from([0, 1, 2, 3, 4, MOST_WORDS, 2**40])

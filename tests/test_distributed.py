@@ -24,9 +24,8 @@ from benchmarks.data.features import ArrayFeatures
 from benchmarks.data.vocabulary import Vocabulary
 from benchmarks.run_folder import RunFolder
 from benchmarks.training.objective import cider_d
-from benchmarks.verify.tolerances import assert_close
+from benchmarks.verify.tolerances import PROCESSES, assert_close
 from tests.support.runs import RATES, SHORT, SIZES
-from tests.support.tolerances import PROCESSES
 from tests.support.training import CONFIGURATION, RECIPE, numbers
 from torch_impl.checkpoints import checkpoint as checkpoints
 from torch_impl.models import Captioner

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from benchmarks.errors import InputError
 from benchmarks.scoring import java
 from benchmarks.scoring.diversity import self_scores
-from benchmarks.verify.tolerances import error
+from benchmarks.verify.tolerances import METRIC, error
 from reference import metrics
-from tests.support.tolerances import METRIC
 
 CAPTION = st.lists(st.sampled_from(["a", "man", "dog", "rides"]), min_size=1, max_size=7)
 SETS = st.lists(st.lists(CAPTION, min_size=2, max_size=4), min_size=1, max_size=3)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import replace
 from functools import partial
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,16 +14,16 @@ from hypothesis import strategies as st
 from benchmarks.verify import strategies
 from benchmarks.verify.cases import numpy_dtype
 from benchmarks.verify.precision import SMALLEST, Errors, nudge
-from benchmarks.verify.tolerances import assert_close, scale
+from benchmarks.verify.tolerances import PROMOTED, assert_close, scale
 from reference import expansion as oracle
 from tests.support.covers import covers
 from tests.support.expansion import CASES, FORMS, batched, operator, run
 from tests.support.parity import flat, gradients, load, numpy, tensor
-from tests.support.tolerances import PROMOTED
 from torch_impl.expansion import (
     DynamicExpansion,
     StaticExpansion,
     dynamic_expansion,
+    factored,
     static_expansion,
 )
 
@@ -52,15 +53,16 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision):
     errors = defaultdict(lambda: Errors(precision))
 
     @settings(max_examples=60)
-    @given(MODERATE, strategies.generators())
-    def collect(case, generator):
+    @given(MODERATE, strategies.generators(), st.sampled_from((8, factored.CHUNK)))
+    def collect(case, generator, chunk):
         case = case.astype(numpy_dtype(precision)).astype(np.float64)
         out, dX_exact = batched(case)
         literally, dX_literally = batched(case, precision)
         moved = {name: nudge(x, precision, generator) for name, x in case.arrays.items()}
         nudged, dX_nudged = batched(replace(case, **moved))
         for form in FORMS:
-            actual, dX = run(case, getattr(torch, precision), implementation=form)
+            with mock.patch.object(factored, "CHUNK", chunk):
+                actual, dX = run(case, getattr(torch, precision), implementation=form)
             errors[form, "output"].add(actual, literally, out, [nudged])
             for name in dX:
                 forms = (dX[name], dX_literally[name], dX_exact[name], [dX_nudged[name]])

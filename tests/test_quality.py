@@ -17,9 +17,8 @@ from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 from benchmarks.data.vocabulary import tokenise
 from benchmarks.errors import InputError
 from benchmarks.scoring import java, quality
-from benchmarks.verify.tolerances import error
+from benchmarks.verify.tolerances import METRIC, error
 from reference import cider, metrics
-from tests.support.tolerances import METRIC
 
 HAS_JAVA = java.has_java()
 NEEDS_JAVA = "needs Java, and no java is on the PATH or in JAVA_HOME"

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks.verify.tolerances import ANOTHER_DEVICE
 from tests.support.second_device import SECOND, MixedDevicesError, on_host, on_second, second_device
-from tests.support.tolerances import ANOTHER_DEVICE
 from tests.support.training import CONFIGURATION, RECIPE
 from torch_impl.cider import CiderD
 from torch_impl.common.padding import checking_values

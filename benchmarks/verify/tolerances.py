@@ -1,4 +1,4 @@
-"""The tolerances of the kit; those of tests alone are in ``tests.support.tolerances``.
+"""The tolerances of layers, metrics and decoders; of reports see ``tests.support.tolerances``.
 
 float64. The tolerance is 1e-10 of the output's largest entry, plus the change of the output when
 every input and every operation's result is perturbed by a relative 1e-10. The second term is for
@@ -44,6 +44,14 @@ SMOOTHED = 1e-8
 SAME_WORK = 1e-4
 # absolute: the same float32 function called again with the same arguments, by other threads
 SAME_CALL = 2.0**-18
+# absolute: caption metrics against the published implementation
+METRIC = 1e-12
+# absolute: float32 weights and losses of several processes against those of one
+PROCESSES = 1e-6
+# relative: layers some of whose operands were rounded to float16
+PROMOTED = 1e-3
+# float64 on another device, for torch.testing.assert_close
+ANOTHER_DEVICE = {"rtol": 1e-10, "atol": 1e-12}
 
 LITERAL_FACTOR = 2.0
 ULPS = 2.0

@@ -38,12 +38,25 @@ RECOMPUTED: Changes = (
 
 TILES = launch.Tiles(2, 4, 2, 4, 4)
 
+DYNAMIC = (
+    "dynamic_lengths",
+    "dynamic_sums",
+    "dynamic_weights",
+    "dynamic_selection",
+    "dynamic_mix_gradients",
+    "dynamic_weight_gradients",
+    "dynamic_length_gradients",
+)
+
 OTHERS = {
+    **dict.fromkeys((launch.DYNAMIC, *DYNAMIC), launch.Tiles(2, 2, 2, 4, 4)),
     "length_transformation": launch.Tiles(4, 2, 4, 2, 2),
     "weight_gradients": launch.Tiles(4, 2, 4, 2, 2),
     "bias_gradients": launch.Tiles(1, 4, 2, 2, 4),
 }
-"""Tiles of programs that others follow, or that are last: one's grid is too small for the other."""
+"""Tiles of programs that others follow, or that are last: one's grid is too small for the other. In
+those of dynamic expansion three blocks of tokens, or of vectors, are within a small case.
+"""
 
 
 @contextmanager
