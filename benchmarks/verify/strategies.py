@@ -3,7 +3,9 @@
 Sizes and kinds are drawn, so they shrink; the numbers come from a drawn seed. A ``*Case`` is a
 padded batch whose ``sequence(b)`` gives sequence b without its padding, by the oracle's names.
 
-For tests of modules, this project's and others'; needs the package ``hypothesis``.
+For tests of modules, this project's and others'; needs the package ``hypothesis``. The kit's own
+properties draw from ``draw``, and run on this project's implementations too
+(``tests/test_conformance.py``): what they cannot say has tests with these strategies.
 """
 
 from __future__ import annotations
