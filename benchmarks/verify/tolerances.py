@@ -245,8 +245,8 @@ def _aligned(actual: Any, expected: Any) -> tuple[Sequence[str], Sequence[Any], 
         names = [f"output {key!r}" for key in expected]
         if isinstance(actual, Mapping):
             if missing := expected.keys() - actual.keys():
-                names = ", ".join(map(repr, sorted(missing)))
-                raise AssertionError(f"no output {names} among {', '.join(map(repr, actual))}")
+                lost = ", ".join(map(repr, sorted(missing)))
+                raise AssertionError(f"no output {lost} among {', '.join(map(repr, actual))}")
             actual = {key: actual[key] for key in expected}
     found: Sequence[Any] = [actual] if len(wanted) == 1 else outputs(actual)
     if len(wanted) == 1 and isinstance(actual, (tuple, list)) and np.ndim(expected):
