@@ -119,3 +119,16 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision: str, device: 
     collect()
     output.check("output")
     gradients.check("gradients")
+
+
+def test_an_interpreted_grid_runs_from_either_end() -> None:
+    """So that the rows of another program that one overwrites show; on a GPU it is a race."""
+    from triton.runtime.interpreter import interpreter_builder as builder
+
+    launch.programs(interpreted=True)
+    first = set()
+    for _ in range(20):
+        builder.set_grid_dim(2, 3, 1)
+        builder.set_grid_idx(0, 0, 0)
+        first.add(builder.grid_idx)
+    assert first == {(0, 0, 0), (1, 2, 0)}

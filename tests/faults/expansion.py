@@ -261,6 +261,14 @@ EXPANSION = (
         PARITY,
     ),
     Fault(
+        "fused: one block of vectors",
+        "the grid has one block for all query vectors beside those of tokens",
+        "torch_impl.kernels.dynamic:forward",
+        "rows = blocks(L + N_E, call.tiles(launch.DYNAMIC).BI)",
+        "rows = tokens + 1",
+        f"{CONFORMANCE}[dynamic_expansion-fused-parts]",
+    ),
+    Fault(
         "index order",
         "row (j, n) of the dynamic expansion stands at n L + j",
         f"{LITERAL}:broad_sum",

@@ -121,6 +121,22 @@ RECURRENT = (
         "test_recurrent.py::test_masks_are_random_in_training_and_the_rates_in_evaluation",
     ),
     Fault(
+        "one mask for all steps",
+        "recurrent dropout is drawn once for a sequence",
+        "torch_impl.recurrent.lstm:LSTM.masks",
+        "factors = keep_mask(shape, p, weight.device).to",
+        "factors = keep_mask((1, *shape[1:]), p, weight.device).expand(shape).to",
+        "test_recurrent.py::test_masks_are_random_in_training_and_the_rates_in_evaluation",
+    ),
+    Fault(
+        "one mask for a batch",
+        "zoneout is drawn once for all sequences",
+        "torch_impl.recurrent.lstm:LSTM.masks",
+        "(~keep_mask(shape, rate, weight.device)).to",
+        "(~keep_mask((steps, 1, shape[2]), rate, weight.device)).expand(shape).to",
+        "test_recurrent.py::test_masks_are_random_in_training_and_the_rates_in_evaluation",
+    ),
+    Fault(
         "gradient through a dropped update",
         "the gradient reaches the gates of an update that recurrent dropout hid",
         f"{INPLACE}:cell_backward",
