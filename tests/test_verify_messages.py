@@ -2,7 +2,6 @@
 
 import re
 
-import numpy as np
 import pytest
 import torch
 
@@ -75,7 +74,7 @@ OF_GATE = r"gradient: error .* exceeds .*, expected .*, by argument 2, 'selector
             frozen_without_input,
             "layer_norm",
             "gradient_of_some",
-            r"gradient by argument 2, 'weight': error .* at \[\d+\]: 0, expected .*",
+            r"gradient by argument 2, 'weight': error .* at \[\d+\]: -?0, expected .*",
         ),
         (frozen_gate, "static_expansion", "gradient", OF_GATE),
         (frozen_gate, "static_expansion", "gradient_used_twice", OF_GATE),
@@ -126,12 +125,64 @@ def test_the_case_of_a_hang_runs_its_check_as_often_as_needed():
     assert "for _ in range" not in large.code
 
 
-def test_a_case_with_words_is_printed_for_a_worker_process():
+def test_a_candidate_with_sets_is_printed_for_a_worker_process(tmp_path):
     """A set of words has another order in another process: there the case might pass."""
+    text = "def {0}(candidates, references):\n    return [0.0 for _ in {1}]\n"
+    for name, of in (("ordered", "candidates"), ("unordered", "{*map(tuple, candidates)}")):
+        where = tmp_path / f"{name}.py"
+        where.write_text(text.format(name, of))
+        with resolve(f"{where}:{name}", OPERATORS["cider_d"], "numpy") as candidate:
+            (found,) = conformance_test(OPERATORS["cider_d"], candidate, only=("equals_oracle",))
+        assert ("candidate = resolve(" in found.code) == (name == "unordered")
 
-    def fewer(candidates, references):
-        return np.zeros(len(candidates))
 
-    with resolve(fewer, OPERATORS["cider_d"], "numpy") as candidate:
-        (found,) = conformance_test(OPERATORS["cider_d"], candidate, only=("equals_oracle",))
-    assert "candidate = resolve(" in found.code
+def test_of_several_outputs_the_one_with_the_largest_error_is_named():
+    def halves(gradients, threshold):
+        right = right_torch.clip_gradients(gradients, threshold)
+        return {name: x * (0.5 if name == "bias" else 1 + 1e-6) for name, x in right.items()}
+
+    operator = OPERATORS["clip_gradients"]
+    for seed in range(3):
+        (found,) = conformance_test(
+            operator, Candidate(halves, "torch"), seed=seed, only=("equals_oracle",)
+        )
+        assert found.message.startswith("output 'bias': error"), found.message
+
+
+def test_a_result_without_a_batch_axis_is_said_to_be_one():
+    def mean(X, parameters, groups, lengths):
+        return right_torch.static_expansion(X, parameters, groups, lengths).mean()
+
+    with resolve(mean, OPERATORS["static_expansion"]) as candidate:
+        assert candidate.framework == "torch"
+        run = conformance_test(
+            OPERATORS["static_expansion"], candidate, examples=3, only=("equals_oracle",)
+        )
+        (found,) = run
+    assert found.message == "returned shape () of a batch of one, expected (1, ...)"
+
+
+def test_a_tuple_for_an_array_is_said_to_be_one():
+    def pair(X, parameters):
+        return layer_norm(X, parameters), X[:0]
+
+    (found,) = conformance_test(
+        OPERATORS["layer_norm"], Candidate(pair, "torch"), only=("equals_oracle",)
+    )
+    assert re.fullmatch(r"a tuple of 2, expected an array of shape \(\d, \d\)", found.message)
+
+
+def test_the_case_makes_no_call_after_the_one_that_fails():
+    calls = []
+
+    def wrong(X, parameters):
+        calls.append(X)
+        return layer_norm(X, parameters) + 1
+
+    (found,) = conformance_test(
+        OPERATORS["layer_norm"], Candidate(wrong, "torch"), only=("shifted",)
+    )
+    calls.clear()
+    with pytest.raises(AssertionError):
+        exec(found.code.replace("...", "given", 1), {"given": wrong})
+    assert len(calls) == 1

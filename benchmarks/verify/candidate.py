@@ -28,6 +28,7 @@ from benchmarks.verify.frameworks import (
     NotAnArrayError,
     framework_of,
     from_numpy,
+    same,
     to_numpy,
 )
 from benchmarks.verify.originals import np
@@ -43,6 +44,9 @@ LIMITS = (TIME_LIMIT, MEMORY_LIMIT)
 
 BACKWARD = "backward"
 """The kind of an exception in a backward pass."""
+
+BATCH = "batch"
+"""The kind of a result that has not the first axis of a batch."""
 
 
 class CandidateError(Exception):
@@ -375,28 +379,12 @@ def _argument_to_numpy(arrays: Any, value: Any) -> Any:
 def assert_unchanged(after: Sequence[Any], before: Sequence[Any], keyword: str) -> None:
     """Raise CandidateError if an argument was changed; the last was passed by ``keyword``."""
     for where, (now, was) in enumerate(zip(after, before, strict=True), 1):
-        if not _same(now, was):
+        if not same(now, was):
             which = str(keyword if keyword and where == len(before) else where)
             if isinstance(was, Mapping) and isinstance(now, Mapping):
-                changed = [key for key in was if not _same(now.get(str(key)), was[key])]
+                changed = [key for key in was if not same(now.get(str(key)), was[key])]
                 which += "".join(f", {key!r}," for key in changed[:1])
             raise CandidateError(f"changed its argument {which} in place", "in place")
-
-
-def _same(now: Any, before: Any) -> bool:
-    if isinstance(before, Mapping):
-        keys = isinstance(now, Mapping) and list(now) == [str(key) for key in before]
-        return keys and all(_same(now[str(key)], value) for key, value in before.items())
-    if isinstance(before, np.ndarray):
-        wide = np.float64 if before.dtype.kind in "fV" else before.dtype
-        now = np.asarray(now)
-        if now.shape != before.shape:
-            return False
-        if now.dtype == before.dtype and now.tobytes() == before.tobytes():
-            return True
-        now, before = now.astype(wide), before.astype(wide)
-        return bool(((now == before) | ((now != now) & (before != before))).all())
-    return not isinstance(before, list) or bool(now == before)
 
 
 def load(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.verify.attempt import OF_ANOTHER, Attempt, Failure, Tested
-from benchmarks.verify.candidate import BACKWARD, LIMITS, BaseCandidate, CandidateError
+from benchmarks.verify.candidate import BACKWARD, BATCH, LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.cases import float_arrays
 from benchmarks.verify.derivatives import output_weights
 from benchmarks.verify.draw import Draw
@@ -238,7 +238,7 @@ def takes_arrays(candidate: BaseCandidate, operator: Operator) -> bool:
     return _answer(_call(candidate, operator))[0] in ACCEPTED
 
 
-ACCEPTED = "", "in place", "state"
+ACCEPTED = "", "in place", "state", BATCH
 """Kinds of failures of a function that accepts a case and returns arrays."""
 
 

@@ -362,3 +362,20 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
         if hasattr(value, "__array__"):
             return NumPy().to_numpy(np.asarray(value))
     raise NotAnArrayError(f"a {type(value).__name__}")
+
+
+def same(now: Any, before: Any) -> bool:
+    """Whether an argument is what it was: NaN is equal to NaN."""
+    if isinstance(before, Mapping):
+        keys = isinstance(now, Mapping) and list(now) == [str(key) for key in before]
+        return keys and all(same(now[str(key)], value) for key, value in before.items())
+    if isinstance(before, np.ndarray):
+        wide = np.float64 if before.dtype.kind in "fV" else before.dtype
+        now = np.asarray(now)
+        if now.shape != before.shape:
+            return False
+        if now.dtype == before.dtype and now.tobytes() == before.tobytes():
+            return True
+        now, before = now.astype(wide), before.astype(wide)
+        return bool(((now == before) | ((now != now) & (before != before))).all())
+    return not isinstance(before, list) or bool(now == before)

@@ -136,6 +136,7 @@ class Isolated(BaseCandidate):
 
     Attributes:
         mentions: the frameworks that its module imports.
+        uses_hashes: whether its module has a set.
         hash_seed: of workers that are started from now on.
     """
 
@@ -167,6 +168,7 @@ class Isolated(BaseCandidate):
         about = self._start()
         self.padding = about["padding"]
         self.mentions: list[str] = about["mentions"]
+        self.uses_hashes: bool = about["hashes"]
 
     def restart(self) -> None:
         self.close()

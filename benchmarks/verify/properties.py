@@ -7,13 +7,13 @@ first line of its docstring describes the property to the user.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from typing import Any
 
 import numpy as np
 
-from benchmarks.verify.candidate import BaseCandidate, all_valid
+from benchmarks.verify.candidate import BATCH, BaseCandidate, CandidateError, all_valid
 from benchmarks.verify.cases import (
     Case,
     Place,
@@ -73,22 +73,22 @@ def assert_equals_oracle(result: Any, oracle: Function, case: Case, limit: float
 
 
 def assert_all_equal_oracle(
-    results: Mapping[str, Any], oracle: Function, case: Case, limit: float
+    results: Iterable[tuple[str, Any]], oracle: Function, case: Case, limit: float
 ) -> None:
-    """``assert_equals_oracle`` of each result; equal ones are compared once.
+    """``assert_equals_oracle`` of each result, by how it was called; equal ones compared once.
 
-    The message of a failure has the result's key, if that is not "plain".
+    The message of a failure says how, if not "plain".
     """
     compared = set[bytes]()
-    for key, result in results.items():
+    for how, result in results:
         if (same := pickle.dumps(result)) in compared:
             continue
         compared.add(same)
         try:
             assert_equals_oracle(result, oracle, case, limit)
         except AssertionError as failure:
-            if key != "plain":
-                failure.args = (f"{failure} ({key})",)
+            if how != "plain":
+                failure.args = (f"{failure} ({how})",)
             raise
 
 
@@ -115,7 +115,7 @@ def gradientless(candidate: BaseCandidate, *layouts: str) -> tuple[str, ...]:
 def strided(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Arrays that are not contiguous, or not aligned, give the same result."""
     layouts = *views(candidate), *gradientless(candidate, "strided", "offset")
-    results = {layout: candidate(*case, layout=layout) for layout in layouts}
+    results = ((layout, candidate(*case, layout=layout)) for layout in layouts)
     assert_all_equal_oracle(results, oracle, case, limit)
 
 
@@ -127,7 +127,7 @@ def views(candidate: BaseCandidate) -> tuple[str, ...]:
 def every_layout(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """The result equals the oracle's, of contiguous arrays and of views."""
     layouts = "plain", *VIEWS, *gradientless(candidate, "", "strided")
-    results = {layout: candidate(*case, layout=layout) for layout in layouts}
+    results = ((layout, candidate(*case, layout=layout)) for layout in layouts)
     assert_all_equal_oracle(results, oracle, case, limit)
 
 
@@ -137,17 +137,16 @@ def low_batch(candidate: Batched, oracle: Function, case: Case, *, limit: float)
     everything = candidate.candidate(*case, keyword=candidate.padding)
     assert_finite(everything[empty], "output of an empty sequence")
     layouts = "plain", "strided", *gradientless(candidate, "")
-    results = {layout: candidate(*case, layout=layout) for layout in layouts}
+    results = ((layout, candidate(*case, layout=layout)) for layout in layouts)
     assert_all_equal_oracle(results, oracle, case, limit)
 
 
 def inference(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Under PyTorch's no_grad and inference_mode the result is the same, twice."""
-    results = dict[str, Any]()
     for layout in INFERENCE:
         first, again = candidate.call_each([case, case], layout=layout)
-        results |= {layout: first, f"{layout}, again": again}
-    assert_all_equal_oracle(results, oracle, case, limit)
+        results = (layout, first), (f"{layout}, again", again)
+        assert_all_equal_oracle(results, oracle, case, limit)
 
 
 def every_mode(
@@ -155,7 +154,7 @@ def every_mode(
 ) -> None:
     """The result equals the oracle's, also under PyTorch's no_grad and inference_mode."""
     layouts = "plain", *gradientless(candidate, "")
-    results = {layout: candidate(*case, layout=layout) for layout in layouts}
+    results = ((layout, candidate(*case, layout=layout)) for layout in layouts)
     assert_all_equal_oracle(results, oracle, case, limit)
 
 
@@ -201,7 +200,8 @@ def no_state(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: f
     for place in places[size(case) % every :: every]:  # another of these arrays alone
         others.append(replaced(case, {place: half_in_the_middle(get(case, place))}))
     before, *of_others, after = candidate.call_each([case, *others, case])
-    assert_all_equal_oracle({"plain": before, "after others": after}, oracle, case, limit)
+    results = ("plain", before), ("after others", after)
+    assert_all_equal_oracle(results, oracle, case, limit)
     for found, other in zip(of_others, others, strict=True):
         assert_equals_oracle(found, oracle, other, limit)
 
@@ -229,8 +229,7 @@ def same_objects(candidate: BaseCandidate, oracle: Function, case: Case, *, limi
     modes = ("plain", "no_grad")
     calls = [candidate.call_each([case, other], layout=m, reuse_arrays=True) for m in modes]
     for one, results in zip((case, other), zip(*calls, strict=True), strict=True):
-        by_mode = dict(zip(modes, results, strict=True))
-        assert_all_equal_oracle(by_mode, oracle, one, limit)
+        assert_all_equal_oracle(zip(modes, results, strict=True), oracle, one, limit)
 
 
 def same_lists(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
@@ -443,4 +442,7 @@ class BatchOfOne(BaseCandidate):
 def _first(result: Any) -> Any:
     if isinstance(result, (tuple, list)):
         return type(result)(_first(item) for item in result)
-    return result[0] if np.ndim(result) and len(result) == 1 else np.nan
+    if np.shape(result)[:1] != (1,):
+        shape = np.shape(result)
+        raise CandidateError(f"returned shape {shape} of a batch of one, expected (1, ...)", BATCH)
+    return result[0]

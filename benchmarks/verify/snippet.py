@@ -138,7 +138,7 @@ def _candidate(
             yield "function = ...  # your function; it cannot be imported by name"
     # where memory lies, and hashes of strings, are those of a worker process
     by_others = failure.after_other or failure.earlier or not failure.calls
-    by_hashes = failure.by_hashes or any(map(_has_words, failure.case))
+    by_hashes = failure.by_hashes or getattr(candidate, "uses_hashes", False)
     if failure.kind in APART or by_others or by_hashes:
         limits = getattr(candidate, "limits", Limits())
         said = f", limits={limits!r}" if limits != Limits() else ""
@@ -152,11 +152,6 @@ def _candidate(
     elif candidate.padding:
         text = f"BatchOfOne({text}, {operator.sequences}, {candidate.padding!r})"
     yield f"candidate = {text}"
-
-
-def _has_words(value: Any) -> bool:
-    """Whether a list has strings: a set of them has another order in every other process."""
-    return isinstance(value, list) and any(isinstance(x, str) or _has_words(x) for x in value)
 
 
 def _imported(function: Any) -> str:

@@ -233,7 +233,8 @@ def assert_conforms(
         excess = max((e / b for e, b in zip(errors, bounds, strict=True)), default=0.0)
         if excess <= 1 or (changes == CHANGES and excess > NEAR_BOUND):
             break
-    for name, array, of, bound in zip(names, found, wanted, bounds, strict=True):
+    of_outputs = zip(errors, bounds, names, found, wanted, strict=True)
+    for _, bound, name, array, of in sorted(of_outputs, key=lambda x: x[0] / x[1], reverse=True):
         _assert_within(array, of, bound, name, dtype)
 
 
@@ -250,7 +251,12 @@ def _aligned(actual: Any, expected: Any) -> tuple[Sequence[str], Sequence[Any], 
             actual = {key: actual[key] for key in expected}
     found: Sequence[Any] = [actual] if len(wanted) == 1 else outputs(actual)
     if len(wanted) == 1 and isinstance(actual, (tuple, list)) and np.ndim(expected):
-        found = [np.asarray(actual, dtype=np.float64)]
+        try:
+            found = [np.asarray(actual, dtype=np.float64)]
+        except (TypeError, ValueError):  # of several shapes
+            kind, shape = type(actual).__name__, np.shape(expected)
+            message = f"a {kind} of {len(actual)}, expected an array of shape {shape}"
+            raise AssertionError(message) from None
     if len(found) != len(wanted):
         raise AssertionError(f"{len(found)} outputs, expected {len(wanted)}")
     return names, found, wanted

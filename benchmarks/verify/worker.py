@@ -20,7 +20,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -154,18 +154,33 @@ def _loaded(
     except TypeError as error:
         raise InputError(f"candidate {name} {error}") from None
     module = sys.modules.get(getattr(candidate.function, "__module__", ""))
-    return candidate, {"padding": padding, "mentions": sorted(_imported(module))}
+    nodes = _nodes(module)
+    mentions = sorted(_imported(module, nodes))
+    return candidate, {"padding": padding, "mentions": mentions, "hashes": _uses_hashes(nodes)}
 
 
-def _imported(module: ModuleType | None) -> set[str]:
+def _nodes(module: ModuleType | None) -> list[ast.AST]:
+    """The syntax of a module; nothing if it has no file, or none of Python."""
+    with contextlib.suppress(Exception):
+        return [*ast.walk(ast.parse(inspect.getsource(module)))]  # type: ignore[arg-type]
+    return []
+
+
+def _uses_hashes(nodes: Sequence[ast.AST]) -> bool:
+    """Whether there is a set, which may be in another order in every other process."""
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    sets = any(isinstance(node, (ast.Set, ast.SetComp)) for node in nodes)
+    return sets or not names.isdisjoint(("set", "frozenset", "hash"))
+
+
+def _imported(module: ModuleType | None, nodes: Sequence[ast.AST]) -> set[str]:
     """The frameworks that a module imports, or names of."""
     names = [x.__name__ for x in vars(module or sys).values() if isinstance(x, ModuleType)]
-    with contextlib.suppress(Exception):  # no file, or none of Python
-        for node in ast.walk(ast.parse(inspect.getsource(module))):  # type: ignore[arg-type]
-            if isinstance(node, ast.Import):
-                names += [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                names.append(node.module or "")
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names.append(node.module or "")
     return {name.partition(".")[0] for name in names} & FRAMEWORKS.keys()
 
 
