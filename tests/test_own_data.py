@@ -19,7 +19,7 @@ from benchmarks.errors import InputError
 from benchmarks.run_folder import load_captioner
 from benchmarks.scoring import java, quality
 from benchmarks.scoring.caption import caption
-from tests.support import tolerances
+from benchmarks.verify import tolerances
 from tests.support.runs import main
 
 TEXT = st.text(
