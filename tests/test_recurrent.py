@@ -276,7 +276,9 @@ def test_auto_compiles_whole_too():
 
 
 @pytest.mark.parametrize("masked", ["", *DROPPED])
-def test_the_loop_is_an_operator_that_pytorch_accepts(masked):
+@pytest.mark.parametrize("chunk", [200, loop.CHUNK])  # of a step or two, and of all
+def test_the_loop_is_an_operator_that_pytorch_accepts(masked, chunk, monkeypatch):
+    monkeypatch.setattr(loop, "CHUNK", chunk)
     dropout = {"recurrent_dropout": 0.5, "recurrent_dropout_of": masked or "state"}
     lstm = LSTM(2, 3, read_only=True, zoneout=(0.5, 0.5), **dropout).double()
     xs, read = torch.randn(4, 2, 2, dtype=torch.float64), torch.randn(4, 2, 3, dtype=torch.float64)
