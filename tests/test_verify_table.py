@@ -129,6 +129,13 @@ def test_autograd_and_differences_agree_on_a_known_derivative():
     assert derivative(flat, np.ones_like, case, along) == 0
 
 
+@pytest.mark.parametrize("found", [[1.0, 2.0, 3.0, 4.0], [1.0, 2.0], [1.0, 2.0, 4.0]])
+def test_a_gradient_of_another_length_or_number_is_wrong(found):
+    case, expected = (np.ones(3),), np.array([1.0, 2.0, 3.0])
+    with pytest.raises(tolerances.OutOfToleranceError):
+        gradients.assert_gradients(np.array(found), expected, case, [(0, None)])
+
+
 def derivative(candidate, oracle, case, along):
     """The derivative along directions, by the candidate's gradient."""
     upstream = derivatives.output_weights(np.shape(oracle(*case)))

@@ -46,7 +46,7 @@ BACKWARD = "backward"
 """The kind of an exception in a backward pass."""
 
 BATCH = "batch"
-"""The kind of a result that has not the first axis of a batch."""
+"""The kind of a result without the batch axis."""
 
 
 class CandidateError(Exception):

@@ -287,9 +287,13 @@ def assert_gradients(
 ) -> None:
     """``assert_derivative`` of two flat gradients; the message names the array, and the place."""
     dtype = dtype_of(case)
-    with suppress(OutOfToleranceError):
+    try:
         assert_derivative(found, expected, "gradient", dtype, least)
         return
+    except OutOfToleranceError as error_of_all:
+        failure = error_of_all
+    if found.shape != expected.shape:
+        raise failure
     actual, wanted = (_by_place(flat, case, places) for flat in (found, expected))
     for place, array in wanted.items():
         assert_finite(array, f"gradient by {argument(place)}")
@@ -297,6 +301,7 @@ def assert_gradients(
     least = scale([*expected, least])
     of = f"gradient by {argument(worst)}"
     assert_derivative(actual[worst], wanted[worst], of, dtype, least)
+    raise failure
 
 
 def _by_place(flat: Array, case: Case, places: Sequence[Place]) -> dict[Place, Array]:
