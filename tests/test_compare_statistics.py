@@ -28,7 +28,8 @@ from benchmarks.perf.compare.counts import (
 )
 from benchmarks.perf.compare.outcome import Checked, Outcome
 from benchmarks.statistics import Estimate, verdict
-from tests.support.tolerances import SUMS, TIMES
+from benchmarks.verify.tolerances import SUMS
+from tests.support.tolerances import TIMES
 
 seeds = st.integers(0, 10_000)
 SMALLEST = 0.02

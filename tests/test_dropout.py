@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.verify import strategies
 from benchmarks.verify.strategies import DynamicCase, StaticCase
-from benchmarks.verify.tolerances import assert_close
+from benchmarks.verify.tolerances import DROPOUT_RATE, assert_close
 from reference import expansion as oracle
 from tests.support.expansion import CASES, FORMS, operator
 from tests.support.parity import flat, numpy, tensor
@@ -196,5 +196,5 @@ def test_the_scale_preserves_the_mean(p):
     count = 2**21
     dropped = 1 - 1 / keep_scale(p)
     mean = float(keep_mask((count,), p, torch.device("cpu")).double().mean()) * keep_scale(p)
-    assert abs(dropped - p) <= 2**-17
+    assert abs(dropped - p) <= DROPOUT_RATE
     assert abs(mean - 1) <= DEVIATIONS * (dropped / (1 - dropped) / count) ** 0.5

@@ -11,7 +11,7 @@ from benchmarks.perf.flops import parameters, table_vi
 from benchmarks.perf.flops.closed_forms import Length
 from benchmarks.perf.roofline.devices import load_specs
 from benchmarks.report import explorer
-from tests.support.tolerances import SUMS
+from benchmarks.verify.tolerances import SUMS
 
 sizes = st.integers(1, 3000)
 states = st.fixed_dictionaries(

@@ -19,10 +19,9 @@ from benchmarks.errors import InputError
 from benchmarks.perf.flops import closed_forms, table_vi
 from benchmarks.perf.flops.closed_forms import Length, components
 from benchmarks.verify import strategies
-from benchmarks.verify.tolerances import assert_close
+from benchmarks.verify.tolerances import SUMS, assert_close
 from tests.support import counting
 from tests.support.covers import covers
-from tests.support.tolerances import SUMS
 from torch_impl.expansion import DynamicExpansion, StaticExpansion
 from torch_impl.layers.kv_cache import init_cache
 from torch_impl.models import Captioner, Configuration

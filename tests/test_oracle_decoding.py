@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.verify.strategies import SEEDS
+from benchmarks.verify.tolerances import SUMS
 from reference import decoding
 from reference.grid_beam import grid_beam_search
 from tests.support.covers import covers
 from tests.support.tables import END, START, plain, table_oracle
-from tests.support.tolerances import SUMS
 
 BEAMS = st.integers(1, 5)
 MAX_LENGTHS = st.integers(2, 6)

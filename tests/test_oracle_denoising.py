@@ -6,12 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.verify.strategies import SEEDS
-from benchmarks.verify.tolerances import assert_close
+from benchmarks.verify.tolerances import SUMS, assert_close
 from reference import denoising, metrics
 from reference.middle_out import LEFT_FIRST, SELF_ATTENTIONS
 from tests.support.covers import covers
 from tests.support.parameters import decoder_map, encoder_map, linear_map, prefixed
-from tests.support.tolerances import SUMS
 
 KINDS = st.sampled_from(SELF_ATTENTIONS)
 ORDERS = st.sampled_from([LEFT_FIRST, ("right", "left"), ("right",)])

@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.verify.strategies import SEEDS
-from benchmarks.verify.tolerances import assert_close
+from benchmarks.verify.tolerances import SUMS, assert_close
 from reference import attention, middle_out
 from reference.middle_out import SELF_ATTENTIONS
 from reference.primitives import select, softmax
 from tests.support.covers import covers
 from tests.support.parameters import decoder_map, encoder_map, linear_map, lstm_map, prefixed
 from tests.support.parameters import state as random_state
-from tests.support.tolerances import SUMS
 
 SIZES = st.integers(1, 4)
 KINDS = st.sampled_from(SELF_ATTENTIONS)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.verify.strategies import SEEDS
-from benchmarks.verify.tolerances import assert_close
+from benchmarks.verify.tolerances import SUMS, assert_close
 from reference import decoding, middle_out
 from reference import middle_out_decoding as outwards
 from reference.middle_out import LEFT_FIRST, SELF_ATTENTIONS
@@ -17,7 +17,6 @@ from reference.middle_out_decoding import Halves
 from tests.support.parameters import decoder_map, linear_map, prefixed
 from tests.support.parameters import state as random_state
 from tests.support.tables import END, START, table_oracle
-from tests.support.tolerances import SUMS
 
 BEAMS = st.integers(1, 5)
 MAX_LENGTHS = st.integers(2, 4)

@@ -46,6 +46,10 @@ SAME_WORK = 1e-4
 SAME_CALL = 2.0**-18
 # absolute: caption metrics against the published implementation
 METRIC = 1e-12
+# relative: sums and means in float64, in another order
+SUMS = 1e-12
+# absolute: probabilities of dropout against their nearest multiple of 2^-16
+DROPOUT_RATE = 2.0**-17
 # absolute: float32 weights and losses of several processes against those of one
 PROCESSES = 1e-6
 # relative: layers some of whose operands were rounded to float16

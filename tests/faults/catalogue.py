@@ -157,6 +157,14 @@ DECODING = (
         "test_decoding.py::test_captioners_are_searched_as_one_image_and_one_prefix_at_a_time",
     ),
     Fault(
+        "sums in the model's precision",
+        "the totals of beams are in float32 where the model's log-probabilities are",
+        "torch_impl.decoding.beams:Beams.continuations",
+        "torch.empty_like(log_p, dtype=torch.float64)",
+        "torch.empty_like(log_p)",
+        "test_decoding.py::test_a_float32_models_log_probabilities_are_summed_in_float64",
+    ),
+    Fault(
         "stops too early",
         "the search ends when the best hypothesis ends",
         "torch_impl.decoding.beams:Beams.is_done",

@@ -197,6 +197,14 @@ EXPANSION = (
         f"{CONFORMANCE}[static_expansion-fused-parts]",
     ),
     Fault(
+        "fused: another program's rows",
+        "the gradients of weights are launched over the tiles of vectors of another program",
+        "torch_impl.kernels.static:backward",
+        'call.row_tiles("weight_gradients")',
+        'call.row_tiles("length_gradients")',
+        "test_kernels.py::test_every_program_has_tiles_of_its_own[weight_gradients]",
+    ),
+    Fault(
         "factored: one part's masks for all",
         "every part of a batch is dropped by the masks of the batch's beginning",
         f"{FACTORED}:_Expansion.forward",

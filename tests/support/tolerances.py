@@ -7,7 +7,6 @@ PERCENT = {"abs": 100 * SMOOTHED}  # the same times 100, as scores are printed
 KEPT = {"abs": 1e-6}  # means of what is kept to six decimals, half of the last and as much again
 KEPT_PERCENT = {"abs": 1e-4}  # the same times 100, as scores are printed
 JPEG = 2  # of 255: how far the best quality of JPEG may be from an even colour
-SUMS = 1e-12  # relative: sums and means of operations, in another order
 PRINTED_FLOPS = 1e-3  # relative: operations against the three or four digits that Table VI prints
 COUNTED = {"abs": 0.02}  # counted bytes against the power of a size that they grow with
 TIMES = {"rel": 1e-9}  # ratios of times by logarithms and exponentials, in another order

@@ -43,7 +43,8 @@ class AutoReconstructor(nn.Module):
 
         Args:
             hs: (B, T, d), the decoder's states.
-            lengths: (B,) steps of each, or (B, T) True where there is one; all if None.
+            lengths: (B,) steps of each, or (B, T) True where there is one, without holes: the
+                state before is that of the row before; all if None.
 
         Returns:
             (B, T - 1), 0 in padding.

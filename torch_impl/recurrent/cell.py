@@ -105,7 +105,7 @@ def read_only_inputs(xs: Tensor, reading: str) -> Tensor:
     """The read-only unit's inputs, (B, T, d), for the LSTM's inputs (B, T, d).
 
     "image" is x_{-1}, the first input, at every step; "previous_input" is x_{t-1} as eq. 17 is
-    printed, zeros at the first step.
+    printed, zeros at the first step. Sequences have no holes: x_{t-1} is the row before.
 
     Raises:
         ValueError: an unknown reading.

@@ -114,7 +114,7 @@ def read_only_lstm_cell(
 
 
 def read_only_lstm(
-    X: Tensor, parameters: Parameters, reading: str, lengths: Tensor, *, implementation: str
+    X: Tensor, parameters: Parameters, reading: str, mask: Tensor, *, implementation: str
 ) -> Tensor:
     """``torch_impl.recurrent.LSTM`` with a read-only unit."""
     read_only = reading != "none"
@@ -122,8 +122,17 @@ def read_only_lstm(
     d_x, d = X.shape[-1], len(parameters["W_im"])
     plain = partial(LSTM, bias=False, squash=False, implementation=implementation)
     module = partial(plain, d_x, d, read_only=read_only)
-    read = read_only_inputs(X, reading) if read_only else None
-    return cast(Tensor, call(module, weights, X, None, lengths, read=read)[0])
+    # a step's input before may lie before a hole
+    order = (~mask).to(torch.int8).argsort(dim=1, stable=True)
+    read = None
+    if read_only:
+        read = _rows(read_only_inputs(_rows(X, order), reading), order.argsort(1))
+    return cast(Tensor, call(module, weights, X, None, mask, read=read)[0])
+
+
+def _rows(X: Tensor, index: Tensor) -> Tensor:
+    """The rows ``index`` (B, T) of X (B, T, d)."""
+    return X.take_along_dim(index[..., None], 1)
 
 
 def read_only_captioner(
