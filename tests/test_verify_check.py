@@ -1,7 +1,6 @@
 """``check`` in pytest: functions of any framework, closures too, in a process of their own."""
 
 import importlib.util
-import itertools
 import os
 import random
 import subprocess
@@ -23,8 +22,8 @@ from benchmarks.verify.candidate import Candidate, CandidateError
 from benchmarks.verify.conformance import FAILED, NOT_RUN, conformance_test, resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Limits
-from tests.candidates import recurrent_torch, right, wrong
-from tests.candidates.right_words import cider_d
+from tests.candidates import odd, recurrent_torch, right, wrong
+from tests.candidates.right_torch import layer_norm
 
 
 def test_a_right_function_passes_and_what_was_not_run_is_listed():
@@ -119,21 +118,7 @@ def test_the_limit_of_memory_ends_the_test_and_the_case_makes_as_many_calls():
         exec(first.code.replace("...", "given", 1), scope)
 
 
-def leaves(X, parameters):
-    os._exit(0)
-
-
-def hangs_later(X, parameters, calls=itertools.count()):  # noqa: B008
-    if next(calls) == 9:
-        time.sleep(60)
-    return layer_norm(X, parameters)
-
-
-def caches(X, parameters, seen={}):  # noqa: B006
-    return seen.setdefault(X.shape, layer_norm(X, parameters)).clone()
-
-
-@pytest.mark.parametrize("function", [leaves, hangs_later, caches])
+@pytest.mark.parametrize("function", [odd.leaves, odd.hangs_later, odd.caches])
 def test_the_case_of_what_needs_a_process_or_other_calls_fails_too(function):
     limits, only = Limits(seconds=6.0), ("equals_oracle",)
     operator = OPERATORS["layer_norm"]
@@ -146,15 +131,9 @@ def test_the_case_of_what_needs_a_process_or_other_calls_fails_too(function):
     assert "Error: " in ran.stderr.splitlines()[-1], found.code
 
 
-def by_order(candidates, references):
-    """Wrong where the first of a set of several words is the least."""
-    words = list({word for words in candidates for word in words})
-    return cider_d(candidates, references) * (1 + (words[1:] != [] and words[0] == min(words)))
-
-
 def test_the_case_of_what_depends_on_hashes_fails_by_any():
     operator, only = OPERATORS["cider_d"], ("equals_oracle",)
-    with resolve(by_order, operator, "numpy") as candidate:
+    with resolve(odd.by_order, operator, "numpy") as candidate:
         candidate.once = ""  # so that it is tested on
         (found,) = conformance_test(operator, candidate, examples=50, only=only)
     assert found.status == FAILED
@@ -166,31 +145,9 @@ def test_the_case_of_what_depends_on_hashes_fails_by_any():
         assert "Error: " in ran.stderr.splitlines()[-1], found.code
 
 
-class ByOrder(torch.autograd.Function):
-    """The identity, whose derivative is wrong by the order that the second seed gives a set."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, upstream):
-        return upstream * (1 + (next(iter({"weight", "bias"})) == "weight"))
-
-
-def gradient_by_order(X, parameters):
-    return layer_norm(ByOrder.apply(X), parameters)
-
-
 def test_a_first_gradient_that_another_process_orders_otherwise_differs():
-    with resolve(gradient_by_order, OPERATORS["layer_norm"], "torch") as candidate:
+    with resolve(odd.gradient_by_order, OPERATORS["layer_norm"], "torch") as candidate:
         assert candidate.once.startswith("its first gradient with torch's arrays was different")
-
-
-def layer_norm(X, parameters):
-    return torch.nn.functional.layer_norm(
-        X, X.shape[-1:], parameters["weight"], parameters["bias"], 1e-5
-    )
 
 
 def test_state_of_the_tests_process_is_left_alone(monkeypatch):
@@ -231,22 +188,8 @@ def test_a_candidate_may_draw_warn_and_recurse_as_libraries_do():
     assert [verdict.name for verdict in found if verdict.passed] == [*only]
 
 
-class Sums:
-    """Wrong functions of all kinds."""
-
-    def method(self, X, parameters):
-        return X + 1
-
-    def __call__(self, X, parameters):
-        return X + 1
-
-
-def of_one(one, X, parameters):
-    return X + one
-
-
 @pytest.mark.parametrize(
-    "function", [lambda X, parameters: X + 1, partial(of_one, 1), Sums(), Sums().method]
+    "function", [odd.NAMELESS, partial(odd.of_one, 1), odd.Sums(), odd.Sums().method]
 )
 def test_the_case_of_what_has_no_name_to_import_has_a_place_for_it(function, monkeypatch):
     monkeypatch.setattr(conformance, "PATIENCE", 0.0)
