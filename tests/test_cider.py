@@ -98,14 +98,28 @@ def test_a_long_training_holds_no_more_than_a_short_one():
     assert after - before < 50
 
 
+@pytest.mark.parametrize("times", [130, 300])
+def test_a_word_may_come_hundreds_of_times(times):
+    references = [[[1] * times, [1, 2]], [[2, 3, 4, 5]]]
+    candidate, other = [1] * times, [1] * (times - 9) + [2]
+    named = [[[str(w) for w in caption] for caption in refs] for refs in references]
+    for some in (candidate, other):
+        expected = oracle.cider_d([[str(w) for w in some]], named[:1], corpus=named)
+        actual = CiderD(references)(torch.tensor([some]), torch.tensor([0]))
+        assert error(actual, expected) <= METRIC
+
+
 def test_as_many_words_as_fit_and_not_one_more():
     """Exact with the highest digits, of words that no reference has too; refused beyond them."""
     vocabulary = list(range(0, 10 * MOST_WORDS, 10))
     references = [[vocabulary[k : k + 7]] for k in range(0, len(vocabulary), 7)]
+    references[-1].append(vocabulary[:3])
     reward = CiderD(references)
     last = torch.tensor([len(references) - 1])
     named = [[[str(w) for w in caption] for caption in refs] for refs in references]
-    for some in (references[-1][0][2:], [1, *references[-1][0], 3, 1], [3, 1]):
+    # with half the base its key would be that of the first three words
+    alike = [vocabulary[0], vocabulary[1], vocabulary[-1], 3, 1, 5]
+    for some in (references[-1][0][2:], [1, *references[-1][0], 3, 1], [3, 1], alike):
         expected = oracle.cider_d([[str(w) for w in some]], named[-1:], corpus=named)
         assert error(reward(torch.tensor([some]), last), expected) <= METRIC
     with pytest.raises(ValueError, match="32768 different words, expected at most 32767"):

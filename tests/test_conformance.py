@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.verify import shrink, table
+from benchmarks.verify import search, shrink, table
 from benchmarks.verify.conformance import FAILED, NOT_RUN
 from benchmarks.verify.project import EXPANSIONS, implementations, of_form
 from tests.support.covers import covers
@@ -43,15 +43,24 @@ def may_skip(name, reason):
     return reason in OF_NUMPY and OURS[name].framework == "numpy"
 
 
-def failures(name):
+def failures(name, examples, only=()):
     """What fails or is left out of an implementation, called in this process; one at a time."""
     ours = OURS[name]
-    examples = OF_SEARCHES if ours.operator.endswith("search") else EXAMPLES
-    for verdict in table.verdicts(ours, table.called_here(ours), examples):
+    for verdict in table.verdicts(ours, table.called_here(ours), examples, only=only):
         if verdict.status == FAILED:
             yield f"{verdict.name}: {verdict.message}\n\n{verdict.code}"
         if verdict.status == NOT_RUN and not may_skip(name, verdict.message):
             yield f"{verdict.name} was not run: {verdict.message}"
+
+
+REAL_SIZES = "large", "large_batch", "gradient", "padded_gradient"
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if not OURS[name].has_small_tiles])
+def test_real_sizes(name, monkeypatch):
+    """All large sizes of the properties that have most of them, as a candidate is tested."""
+    monkeypatch.setattr(shrink, "SECONDS", 1.0)
+    assert next(failures(name, search.MANY, REAL_SIZES), None) is None
 
 
 @covers(
@@ -64,4 +73,5 @@ def failures(name):
 @pytest.mark.parametrize("name", OURS)
 def test_an_implementation_of_ours_is_its_operator(name, monkeypatch):
     monkeypatch.setattr(shrink, "SECONDS", 1.0)
-    assert next(failures(name), None) is None
+    examples = OF_SEARCHES if OURS[name].operator.endswith("search") else EXAMPLES
+    assert next(failures(name, examples), None) is None

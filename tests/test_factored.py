@@ -70,11 +70,12 @@ def test_multiply_accumulates_of_gradients(case):
     assert multiply_accumulates(lambda: torch.autograd.backward(out, dO)) == B * expected
 
 
-@given(strategies.static_cases(many=True), st.integers(1, 60))
-def test_m_is_recomputed_where_it_is_larger_than_what_it_is_for(case, chunk):
+@given(strategies.static_cases(many=True), st.integers(1, 60), st.integers(1, 4))
+def test_m_is_recomputed_where_it_is_larger_than_what_it_is_for(case, chunk, threads):
     """Of few tokens and many vectors, by the oracle, whatever the chunks of the batch."""
     out, dX = batched(case)
-    with mock.patch.object(factored, "CHUNK", chunk):
+    several = mock.patch.object(torch, "get_num_threads", lambda: threads)
+    with mock.patch.object(factored, "CHUNK", chunk), several:
         out_recomputed, dX_recomputed = run(case, implementation="factored")
     assert_close(out_recomputed, out)
     assert_close(flat(dX_recomputed), flat(dX), "gradients")

@@ -22,6 +22,7 @@ from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import SUMS, assert_close
 from tests.support import counting
 from tests.support.covers import covers
+from tests.support.tolerances import PRINTED_FLOPS
 from torch_impl.expansion import DynamicExpansion, StaticExpansion
 from torch_impl.layers.kv_cache import init_cache
 from torch_impl.models import Captioner, Configuration
@@ -296,7 +297,7 @@ def test_table_vi_is_regenerated_on_all_rows_within_a_thousandth():
     ]
     assert len(lines) == 12
     for line in lines:
-        assert abs(line.difference_percent) < 0.1, line
+        assert abs(line.difference_percent) < 100 * PRINTED_FLOPS, line
 
 
 def test_the_paper_counts_everything_but_the_input_projection_and_elementwise_operations():

@@ -37,7 +37,17 @@ FINE, COARSE = Tiles(*[2] * 5), Tiles(*[16] * 5)
 
 STATIC_PROGRAMS = sorted(launch.TILES[launch.HALF].keys() - {launch.DYNAMIC})
 
-DEFAULT_TILES = [("float32", False), ("float32", True), ("bfloat16", False)]
+PRECISIONS = [("float32", False), ("float32", True), ("bfloat16", False)]
+REAL_SIZES = [
+    *((100, 130, (80, 9), None, *precision) for precision in PRECISIONS),
+    *((35, 130, (3,), True, *precision) for precision in PRECISIONS),
+    (144, 16, (8,), None, "float32", False),
+    (17, 16, (32, 64, 128, 256, 512), None, "float32", False),
+    (17, 16, (16,), True, "float32", False),
+    (80, 16, (1,), False, "float32", False),
+]
+"""L, d, vectors of each group, whether a dynamic expansion is causal, precision and TF32: more than
+one tile of all, and the papers' lengths and coefficients."""
 
 CASES = {"static": strategies.static_cases, "dynamic": strategies.dynamic_cases}
 OPERATORS = pytest.mark.parametrize("kind", CASES)
@@ -138,25 +148,22 @@ def test_lower_precision_is_as_good_as_the_literal_form(precision: str, device: 
     gradients.check("gradients")
 
 
-@OPERATORS
-@pytest.mark.parametrize(("precision", "tf32"), DEFAULT_TILES)
+@pytest.mark.parametrize(("L", "d", "vectors", "causal", "precision", "tf32"), REAL_SIZES)
 @covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
 def test_sizes_beyond_the_tiles_of_the_default_choice(
-    kind: str, precision: str, tf32: bool
+    L: int, d: int, vectors: tuple[int, ...], causal: bool | None, precision: str, tf32: bool
 ) -> None:
     """Interpreted, where products on TF32 are those of float32."""
-    # more than one tile of tokens, of channels and of vectors
-    L, d, groups = {"static": (100, 130, (80, 9)), "dynamic": (35, 130, (3,))}[kind]
     mask, normal = np.arange(L) < np.array([[L], [L // 3]]), np.random.default_rng(0).normal
     tokens = {name: normal(size=(*mask.shape, d)) for name in ("K", "V_1", "V_2", "S", "C", "dO")}
     tokens["dO"] *= mask[..., None]
-    learned = {name: normal(size=(sum(groups), d)) for name in LEARNED}
+    learned = {name: normal(size=(sum(vectors), d)) for name in LEARNED}
     case: OperatorCase
-    if kind == "static":
+    if causal is None:
         del tokens["C"]
-        case = StaticCase(**learned, **tokens, mask=mask, groups=groups)
+        case = StaticCase(**learned, **tokens, mask=mask, groups=vectors)
     else:
-        case = DynamicCase(**learned, **tokens, mask=mask, causal=True)
+        case = DynamicCase(**learned, **tokens, mask=mask, causal=causal)
     case = case.astype(numpy_dtype(precision)).astype(np.float64)
     actual, dX = run(case, getattr(torch, precision), tf32=tf32)
     (out, dX_exact), (literally, dX_literally) = batched(case), batched(case, precision)

@@ -26,6 +26,7 @@ from benchmarks.perf.flops.closed_forms import (
 from benchmarks.perf.kernels import Kernel, dispatched
 from benchmarks.perf.roofline.devices import find_spec
 from benchmarks.perf.roofline.roofline import BOUNDS, predict
+from benchmarks.verify.tolerances import SUMS
 from torch_impl.models import Captioner, Configuration
 
 CPU = torch.device("cpu")
@@ -85,8 +86,8 @@ def test_a_call_takes_as_long_as_its_kernels_and_as_each_need_of_all(first, seco
         whole.bytes / GPU.bandwidth,
         whole.launches * GPU.launch,
     )
-    assert whole.seconds * (1 + 1e-12) >= max(least)
-    assert whole.seconds <= sum(least) * (1 + 1e-12)
+    assert whole.seconds * (1 + SUMS) >= max(least)
+    assert whole.seconds <= sum(least) * (1 + SUMS)
     if whole.launches:
         assert sum(map(whole.share, BOUNDS)) == pytest.approx(1)
 
@@ -154,7 +155,7 @@ def test_the_closed_roofline_of_a_captioner_is_below_that_of_its_kernels(
     ceilings = {"width": 4, "peak": device.peak["float32"], "bandwidth": device.bandwidth}
     parts = components(model, Length.of([L]), Length.of([T]), B)
     least = sum(seconds(B * part.macs, part.moved(B), **ceilings) for part in parts)
-    assert 0 < least <= predict(kernels, device).seconds * (1 + 1e-12)
+    assert 0 < least <= predict(kernels, device).seconds * (1 + SUMS)
 
 
 def test_a_step_of_any_size_is_counted_without_memory():

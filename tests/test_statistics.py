@@ -44,7 +44,7 @@ def test_a_constant_difference_is_certain(shape, difference, negative):
 def test_both_sources_of_chance_widen_an_interval(shape, seed):
     scores = np.random.default_rng(seed).normal(size=shape)
     both = paired_difference(scores, np.zeros(shape))
-    half = (both.high - both.low) / 2 * (1 + 1e-12)
+    half = (both.high - both.low) / 2 * (1 + tolerances.SUMS)
     if shape[0] > 1:
         of_seeds = difference_of_seeds(scores.mean(1), np.zeros(shape[0]))
         assert half >= (of_seeds.high - of_seeds.low) / 2
@@ -73,7 +73,7 @@ def test_holm_settles_less_than_each_alone_and_more_than_bonferroni(each):
     lost = [p for p in family if p not in kept]
     assert max(kept, default=0) <= min(lost, default=1)
     if lost and kept:
-        assert min(lost) * len(lost) > 0.05 * (1 - 1e-12)
+        assert min(lost) * len(lost) > 0.05 * (1 - tolerances.SUMS)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,6 @@ from torch import nn
 from benchmarks.verify import tolerances
 from torch_impl.models.vision import BACKBONES, EfficientNetLite0
 
-EPSILON = torch.finfo(torch.float32).eps
-
 
 def images(batch, seed=0):
     generator = torch.Generator().manual_seed(seed)
@@ -36,7 +34,7 @@ def expected():
 def assert_as_good_as(plain, features, expected):
     """Hold ``features`` to the bound that the plain network's float32 error sets."""
     bound = tolerances.literal_bound(
-        tolerances.error(plain, expected), EPSILON * tolerances.scale(expected)
+        tolerances.error(plain, expected), tolerances.UNITS["float32"] * tolerances.scale(expected)
     )
     assert tolerances.error(features, expected) <= bound
 

@@ -57,6 +57,9 @@ REVISION_EXAMPLES = 5
 MEASURED = 20
 """Number of cases for measuring the literal form's errors in a lower precision."""
 
+TRIES = 8
+"""How often a property's cases are drawn, until one is decidable."""
+
 SHARE = 2.0
 """The most that a property may take of an equal share of the time that is left."""
 
@@ -370,7 +373,7 @@ def _verdict(
     prop: Property,
     operator: Operator,
     candidate: BaseCandidate,
-    cases: Callable[[Property, Operator], Iterator[Draw]],
+    cases: Callable[..., Iterator[Draw]],
     failed: int,
     secret: bytes,
     tested: list[Tested],
@@ -383,8 +386,12 @@ def _verdict(
     if _needs_limit(prop):
         prop = replace(prop, settings={"limit": _limit(operator, _lower(prop.dtype))})
     attempt = Attempt(prop, of, calls, candidate.restart, failed, secret)
-    failure, tried, sizes, worst, bound = search(attempt, cases(prop, of), tested)
-    if not tried:
+    for again in range(TRIES):  # of few cases none may be decidable
+        chosen = cases(prop, of, again=again)
+        failure, tried, sizes, worst, bound = search(attempt, chosen, tested)
+        if tried:
+            break
+    else:
         reason = "no random case was decidable (near a kink or jump, or terms cancel)"
         return Verdict(prop.name, prop.description, NOT_RUN, reason), ""
     found: Any = {"cases": tried, "sizes": sizes, "worst": worst, "bound": bound}

@@ -85,39 +85,58 @@ def gradient(
         arrays, _ = candidate.gradient(case, upstream, list(along), uses=uses)
         return np.array(total(arrays, along))
 
-    named = array_named(arrays, oracle, exact, along, uses)
+    named = entry_named(arrays, oracle, exact, along, uses)
     with named, decidable(oracle, case, measured, along):
         assert_derivative(total(arrays, along), expected, "gradient", dtype, least)
     assert_derivative(output, candidate(*case), "output with a gradient", dtype)
 
 
 @contextmanager
-def array_named(
+def entry_named(
     arrays: Sequence[Array], oracle: Function, case: Case, along: Directions, uses: int = 1
 ) -> Iterator[None]:
-    """Add to the message of an error an array whose gradient has much of it, by bisection."""
+    """Begin the message of an error with an entry of a gradient that has much of it."""
     try:
         yield
     except OutOfToleranceError as failure:
         found, half = dict(zip(along, arrays, strict=True)), STEPS[1]
 
-        def off(places: Sequence[Place]) -> float:
-            part = {place: along[place] for place in places}
+        def off(part: Directions) -> float:
             # one quotient will do, where terms cancel too
             outputs = [moved(oracle, case, part, step) for step in (half, -half)]
             difference = (outputs[0] - outputs[1]) * output_weights(outputs[0].shape)
-            of_part = total([found[place] for place in places], part)
+            of_part = total([found[place] for place in part], part)
             return of_part - uses * float(difference.sum()) / (2 * half)
 
-        left = list(along)
-        whole = off(left)
-        while len(left) > 1:
-            first, rest = left[: len(left) // 2], left[len(left) // 2 :]
-            of_first = off(first)
-            is_first = abs(of_first) >= abs(whole - of_first)
-            left, whole = (first, of_first) if is_first else (rest, whole - of_first)
-        failure.args = (f"{failure}, by {argument(left[0])}",)
+        place = _with_most([*along], lambda some: off({one: along[one] for one in some}))
+        to, array = along[place], found[place]
+
+        def entries(some: Any) -> Directions:
+            chosen = np.zeros(to.size)
+            chosen[some] = to.flat[some]
+            return {place: chosen.reshape(to.shape)}
+
+        entry = _with_most(np.arange(to.size), lambda some: off(entries(some)))
+        actual = float(array.flat[entry])
+        expected = actual - off(entries([entry])) / float(to.flat[entry])
+        at = ", ".join(map(str, np.unravel_index(entry, to.shape)))
+        failure.args = (
+            f"gradient by {argument(place)}{f' at [{at}]' if at else ''}: {actual:.6g}, expected "
+            f"{expected:.6g}; the derivative along random directions of all: "
+            f"{str(failure).removeprefix('gradient: ')}",
+        )
         raise
+
+
+def _with_most(items: Any, off: Callable[[Any], float]) -> Any:
+    """An item with much of a sum's error, by bisection: ``off`` is the error of some."""
+    whole = off(items)
+    while len(items) > 1:
+        first, rest = items[: len(items) // 2], items[len(items) // 2 :]
+        of_first = off(first)
+        is_first = abs(of_first) >= abs(whole - of_first)
+        items, whole = (first, of_first) if is_first else (rest, whole - of_first)
+    return items[0]
 
 
 def finite_gradient(
@@ -334,7 +353,7 @@ def gradient_in_regime(
     found = total(arrays, along)
     # the derivative of a saturated gate has the absolute rounding error of 1
     least = max(1.0, scale(oracle(*case)))
-    with suppress(UndecidedError), array_named(arrays, oracle, case, along):
+    with suppress(UndecidedError), entry_named(arrays, oracle, case, along):
         assert_derivative(found, differences(oracle, case, along), "gradient", least=least)
 
 

@@ -85,13 +85,14 @@ def draws(
     seed: int,
     large: bool = True,
     until: float = np.inf,
+    again: int = 0,
 ) -> Iterator[Draw]:
-    """The draws of a property's cases: small ones, then large ones.
+    """The draws of a property's cases: small ones, then large ones; other small ones ``again``.
 
     Of the small ones half as many for checks that repeat calls, a quarter if of padded batches;
     none if all are large. After the time ``until`` no more than ``LEAST``.
     """
-    seeds = np.random.default_rng([seed, *prop.name.encode()])
+    seeds = np.random.default_rng([seed + again, *prop.name.encode()])
 
     def draw(pins: Pins) -> Draw:
         return Draw(int(seeds.integers(2**63)), **{**prop.pins, **pins})

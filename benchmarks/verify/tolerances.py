@@ -52,6 +52,8 @@ SUMS = 1e-12
 DROPOUT_RATE = 2.0**-17
 # absolute: float32 weights and losses of several processes against those of one
 PROCESSES = 1e-6
+# absolute: log-probabilities per word of a captioner with its weights in float16
+FLOAT16_SCORES = 1e-2
 # relative: layers some of whose operands were rounded to float16
 PROMOTED = 1e-3
 # float64 on another device, for torch.testing.assert_close
