@@ -195,11 +195,11 @@ def _show_running(operator: Operator, prop: Property) -> None:
 
 
 def _print_verdict(verdict: Verdict) -> None:
-    label = {FAILED: "FAILED", NOT_RUN: "-"}.get(verdict.status, "ok")
-    print(f"  {label:<7}{verdict.name:<27} {verdict.says}", flush=True)
-    if verdict.message:
-        prefix = "not run: " if verdict.status == NOT_RUN else ""
-        print(f"{'':<37}{prefix}{verdict.message}", flush=True)
+    if verdict.status != NOT_RUN:  # those are in the summary
+        label = "FAILED" if verdict.status == FAILED else "ok"
+        print(f"  {label:<7}{verdict.name:<27} {verdict.says}", flush=True)
+        if verdict.message:
+            print(f"{'':<37}{verdict.message}", flush=True)
 
 
 FEW = f"not run with fewer than {MANY} cases: most of the large ones"
@@ -222,6 +222,8 @@ def _print_summary(
     for reason, names in without.items():
         print(textwrap.fill(f"not run, {reason}: {', '.join(names)}", 96, subsequent_indent="    "))
     passed = sum(verdict.passed for verdict in verdicts)
+    skipped = len(verdicts) - passed - len(failed)
+    left = f", {skipped} not run" if skipped else ""
     sizes: dict[str, int] = {}
     for verdict in verdicts:
         sizes |= {name: max(size, sizes.get(name, 0)) for name, size in verdict.sizes.items()}
@@ -229,7 +231,7 @@ def _print_summary(
     largest = of and f"; largest sizes, not all in one case: {of}"
     if few:
         print(FEW)
-    print(f"{passed} of {passed + len(failed)} properties passed{largest}")
+    print(f"{passed} of {passed + len(failed)} properties passed{left}{largest}")
 
 
 def _verify_own(arguments: argparse.Namespace) -> int:

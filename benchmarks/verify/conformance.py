@@ -319,7 +319,7 @@ def conformance_test(
     ]
     for i, prop in enumerate(chosen):
         on_start(prop)
-        reason = ended or _not_run(prop, candidate, is_project)
+        reason = _not_run(prop, candidate, is_project) or ended
         if reason:
             yield Verdict(prop.name, prop.description, NOT_RUN, reason)
             continue
@@ -387,8 +387,7 @@ def _verdict(
         prop = replace(prop, settings={"limit": _limit(operator, _lower(prop.dtype))})
     attempt = Attempt(prop, of, calls, candidate.restart, failed, secret)
     for again in range(TRIES):  # of few cases none may be decidable
-        chosen = cases(prop, of, again=again)
-        failure, tried, sizes, worst, bound = search(attempt, chosen, tested)
+        failure, tried, sizes, worst, bound = search(attempt, cases(prop, of, again=again), tested)
         if tried:
             break
     else:
@@ -471,13 +470,11 @@ def check(
     """Assert that ``candidate`` conforms to the operator; returns the verdicts.
 
     Args:
-        candidate: a function, or where to import it from, as on the command line; it runs in a
-            worker process.
+        candidate: a function, or where to import it from as on the command line; in a process.
         operator: a name of ``captionbench verify --list``.
         framework: "numpy", "torch" or "jax"; None detects it.
         device: of PyTorch's tensors.
-        examples: number of small cases for each property; None: 100, or those that ``SECONDS``
-            allow.
+        examples: number of small cases for each property; None: 100, or as ``SECONDS`` allow.
         seed: of the cases; None: a random one.
         limits: of a call's time and memory.
 
