@@ -109,6 +109,14 @@ def test_a_word_may_come_hundreds_of_times(times):
         assert error(actual, expected) <= METRIC
 
 
+def test_a_corpus_may_have_more_images_times_n_grams_than_fit_into_32_bits():
+    words = np.random.default_rng(0).integers(10_000, size=(12_000, 10))
+    reward = CiderD([[caption] for caption in words.tolist()])
+    assert len(words) * len(reward.idf) > 2**31
+    last = torch.tensor([len(words) - 1])
+    assert error(reward(torch.from_numpy(words[-1:]), last), [10.0]) <= METRIC
+
+
 def test_as_many_words_as_fit_and_not_one_more():
     """Exact with the highest digits, of words that no reference has too; refused beyond them."""
     vocabulary = list(range(0, 10 * MOST_WORDS, 10))

@@ -6,7 +6,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.verify.strategies import SEEDS
@@ -16,12 +16,15 @@ from tests.support.tables import (
     END,
     PAD,
     START,
+    Steps,
     Table,
+    long_captions,
     max_lengths,
     one_row,
     oracles,
     plain,
     sizes,
+    steps_oracle,
     table_oracle,
     tables,
     teacher_forced,
@@ -40,6 +43,15 @@ def test_beam_search_is_the_readable_beam_search_ties_included(model, beam_size,
     for hypotheses, next_log_probs in zip(found, oracles(*model), strict=True):
         expected = oracle.beam_search(next_log_probs, start=START, end=END, **options)
         assert plain(hypotheses) == plain(expected)
+
+
+@settings(max_examples=100)
+@given(long_captions(), st.integers(1, 4), st.integers(20, 40))
+def test_long_captions_are_those_of_the_readable_search(model, beam_size, max_length):
+    options = {"beam_size": beam_size, "max_length": max_length, "num_return": beam_size}
+    (found,) = decoding.beam_search(Steps(), *model, **options)
+    expected = oracle.beam_search(steps_oracle(model[0]), start=START, end=END, **options)
+    assert plain(found) == plain(expected)
 
 
 @given(SEEDS, st.integers(2, 6), st.integers(6, 12))

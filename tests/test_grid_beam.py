@@ -2,12 +2,24 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.verify.tolerances import assert_close
 from reference import grid_beam as oracle
-from tests.support.tables import END, START, Table, max_lengths, oracles, plain, sizes, tables
+from tests.support.tables import (
+    END,
+    START,
+    Steps,
+    Table,
+    long_captions,
+    max_lengths,
+    oracles,
+    plain,
+    sizes,
+    steps_oracle,
+    tables,
+)
 from torch_impl.decoding.grid_beam import grid_beam_search
 from torch_impl.models import sequence_to_sequence
 
@@ -29,6 +41,16 @@ def test_it_is_the_readable_grid_ties_included(model, beam_size, max_length, dat
         expected = oracle.grid_beam_search(one, [[word]], start=START, end=END, **options)
         assert plain(hypotheses) == plain(expected)
         assert all(word in hypothesis.tokens[1:] for hypothesis in hypotheses)
+
+
+@settings(max_examples=100)
+@given(long_captions(), st.integers(1, 3), st.integers(18, 40))
+def test_long_captions_are_those_of_the_readable_grid(model, beam_size, max_length):
+    options = {"beam_size": beam_size, "max_length": max_length, "num_return": beam_size}
+    (found,) = grid_beam_search(Steps(), *model, words=[3], **options)
+    one = steps_oracle(model[0])
+    expected = oracle.grid_beam_search(one, [[3]], start=START, end=END, **options)
+    assert plain(found) == plain(expected)
 
 
 @given(st.integers(0, 99), st.integers(1, 3), st.integers(2, 5))

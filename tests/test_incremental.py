@@ -52,6 +52,27 @@ def test_captions_are_those_of_whole_prefixes(case, beam_size):
         assert_close(one.score, other.score)
 
 
+@pytest.mark.parametrize("decoder", ["attention", "dynamic:2"])
+def test_a_cache_holds_eight_beams_of_forty_words(decoder):
+    """As it holds few: the word that ends a caption is all but impossible."""
+    torch.manual_seed(0)
+    fields = {"vocabulary_size": 11, "d_feature": 4, "d_model": 8, "d_ff": 8, "num_heads": 2}
+    mixers = {"encoder": "attention", "decoder": decoder}
+    reductions = {"encoder_reduction": "norm", "decoder_reduction": "norm"}
+    configuration = Configuration(**fields, **mixers, **reductions, max_length=40)
+    model = Captioner(configuration).double().eval()
+    with torch.no_grad():
+        model.vocabulary.bias[model.end_id] = -100
+    features = torch.randn(2, 3, 4, dtype=torch.float64)
+    options = {"beam_size": 8, "max_length": 40, "num_return": 8}
+    found = decoding.beam_search(model, features, **options)
+    expected = decoding.beam_search(Whole(model), features, **options)
+    for of_one, of_whole in zip(found, expected, strict=True):
+        assert [len(one.tokens) for one in of_one] == [40] * 8
+        assert [one.tokens for one in of_one] == [one.tokens for one in of_whole]
+        assert_close([one.score for one in of_one], [one.score for one in of_whole])
+
+
 @given(captioners(), st.integers(1, 3), st.integers(0, 99))
 def test_without_dropout_training_reads_single_tokens_and_samples_alike(case, num_samples, seed):
     model, features, mask = case

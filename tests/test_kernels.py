@@ -43,7 +43,9 @@ REAL_SIZES = [
     *((35, 130, (3,), True, *precision) for precision in PRECISIONS),
     (144, 16, (8,), None, "float32", False),
     (17, 16, (32, 64, 128, 256, 512), None, "float32", False),
+    (17, 512, (992,), None, "float32", False),
     (17, 16, (16,), True, "float32", False),
+    (17, 512, (2,), True, "float32", False),
     (80, 16, (1,), False, "float32", False),
 ]
 """L, d, vectors of each group, whether a dynamic expansion is causal, precision and TF32: more than

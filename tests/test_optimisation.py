@@ -210,15 +210,6 @@ schedules = st.fixed_dictionaries(
 )
 
 
-@given(schedules, st.integers(0, 200))
-def test_schedules_are_the_oracles(options, iteration):
-    for ours, theirs in [
-        (optimisation.hyperbolic_warmup, oracle.hyperbolic_warmup),
-        (optimisation.linear_warmup, oracle.linear_warmup),
-    ]:
-        assert_close(ours(iteration, **options), theirs(iteration, **options))
-
-
 COCO = {"lr": 2e-4, "warmup": 10_000, "batches_per_epoch": 11_800, "anneal": 0.8, "anneal_every": 2}
 
 

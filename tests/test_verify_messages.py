@@ -1,5 +1,6 @@
 """What the message of a failure says: the array, the place, how it was called, how often."""
 
+import itertools
 import re
 
 import pytest
@@ -124,6 +125,47 @@ def test_the_case_of_a_hang_runs_its_check_as_often_as_needed():
         first, large = conformance_test(operator, candidate, examples=30, only=only)
     assert (first.passed, large.message) == (True, "did not answer within 2 seconds")
     assert "for _ in range" not in large.code
+
+
+class Hangs(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        while True:
+            pass
+
+
+def test_a_hang_of_every_backward_pass_is_said_of_gradients():
+    def hangs(y_hat, y):
+        return Hangs.apply((y_hat - y).square().mean())
+
+    operator, limits = OPERATORS["mse"], Limits(seconds=1.0)
+    with resolve(hangs, operator, "torch", limits=limits) as candidate:
+        assert not candidate.once
+        outputs, gradient = conformance_test(
+            operator, candidate, examples=2, only=("large", "gradient")
+        )
+    assert (outputs.passed, gradient.message) == (True, "did not answer within 1 seconds")
+
+
+def test_a_hang_that_does_not_come_again_is_not_deterministic(tmp_path):
+    marker = tmp_path / "has hung"
+
+    def hangs(X, parameters, calls=itertools.count()):  # noqa: B008
+        if next(calls) == 20 and not marker.exists():
+            marker.touch()
+            while True:
+                pass
+        return layer_norm(X, parameters)
+
+    operator, limits = OPERATORS["layer_norm"], Limits(seconds=1.0)
+    with resolve(hangs, operator, "torch", limits=limits) as candidate:
+        (found,) = conformance_test(operator, candidate, examples=50, only=("equals_oracle",))
+    assert found.message.startswith("not deterministic, or dependent on many earlier calls: ")
+    assert "in none of 60 runs and none of 60 runs: did not answer within 1" in found.message
 
 
 def test_a_candidate_with_sets_is_printed_for_a_worker_process(tmp_path):

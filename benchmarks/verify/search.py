@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.verify import gradients, properties
 from benchmarks.verify.attempt import Attempt, Failure, Tested
-from benchmarks.verify.candidate import LIMITS
+from benchmarks.verify.candidate import LIMITS, TIME_LIMIT
 from benchmarks.verify.cases import Case, float_arrays, get, size
 from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.large import large_cases
@@ -243,10 +243,21 @@ def _shrunk(attempt: Attempt, first: Failure, so: str) -> tuple[Failure | None, 
 def with_fewest_runs(attempt: Attempt, failure: Failure, calls: int) -> Failure:
     """A failure by a limit, with the runs of its check until it comes again in a fresh process.
 
-    If it does not, with as many as the ``calls`` of before.
+    If it does not, with as many as the ``calls`` of before. A hang that does not come again in the
+    same run is said not to be deterministic.
     """
     runs, again, _ = _repeated(attempt, failure.case)
-    return replace(failure, calls=runs if again.kind in LIMITS else calls)
+    if runs == 1 or failure.kind != TIME_LIMIT:
+        return replace(failure, calls=runs if again.kind in LIMITS else calls)
+    other, more, _ = _repeated(attempt, failure.case)
+    if again.kind == more.kind == TIME_LIMIT and runs == other:
+        return replace(failure, calls=runs)
+    of_each = " and ".join(
+        f"run {run}" if run else f"none of {REPEATS} runs" for run in (runs, other)
+    )
+    said = f"failed once, and of its case in two fresh processes in {of_each}"
+    message = f"not deterministic, or dependent on many earlier calls: {said}: {failure.message}"
+    return replace(failure, message=message, calls=max(runs, other) or calls)
 
 
 def with_other_hashes(attempt: Attempt, failure: Failure) -> Failure:

@@ -70,6 +70,34 @@ def tables(draw, vocabulary=(3, 7), images=(1, 4)):
     return torch.tensor(features, dtype=dtype), torch.tensor(lengths)
 
 
+class Steps(Table):
+    """Row t of an image's features is of step t, whatever the prefix: alike prefixes abound."""
+
+    max_length = 40
+
+    def decode(self, tokens, memory, memory_lengths=None):
+        self.calls += 1
+        return memory[:, : tokens.shape[1]]
+
+
+@st.composite
+def long_captions(draw):
+    """Features (1, 40, 5) of ``Steps`` and their length: words differ in few steps, mostly early,
+    and captions end early or after most of the steps."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    table = -random.choice([0, 0.25, 1, 6], size=(40, 5))
+    later = random.random((40, 5)) < np.linspace(0, 1.5, 40)[:, None]
+    table[later] = -random.integers(0, 2, size=later.sum()) / 64
+    table[:, END] = -30
+    table[random.integers(40, size=3), END] = -random.choice([0.25, 0.5, 1], size=3)
+    return torch.tensor(table)[None], torch.tensor([40])
+
+
+def steps_oracle(features):
+    """The oracle's model of the only image."""
+    return lambda prefix: features[0, len(prefix) - 1].numpy()
+
+
 def oracles(features, lengths):
     values = features.double().numpy()
     return [table_oracle(table[:length]) for table, length in zip(values, lengths, strict=True)]
