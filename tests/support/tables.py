@@ -82,14 +82,20 @@ class Steps(Table):
 
 @st.composite
 def long_captions(draw):
-    """Features (1, 40, 5) of ``Steps`` and their length: words differ in few steps, mostly early,
-    and captions end early or after most of the steps."""
+    """Features (1, 40, 5) of ``Steps`` and their length.
+
+    Most words cost little, but all in one early step, in which captions may end; and the word 3 in
+    all steps before a late one.
+    """
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    table = -random.choice([0, 0.25, 1, 6], size=(40, 5))
-    later = random.random((40, 5)) < np.linspace(0, 1.5, 40)[:, None]
-    table[later] = -random.integers(0, 2, size=later.sum()) / 64
+    table = -random.integers(0, 3, size=(40, 5)) / 64
+    early, late = random.integers(0, 3), random.integers(16, 24)
+    table[early] = -random.choice([4, 8, 12], size=5)
+    if draw(st.booleans()):
+        table[:late, 3] = -6
     table[:, END] = -30
-    table[random.integers(40, size=3), END] = -random.choice([0.25, 0.5, 1], size=3)
+    table[early, END] = -random.choice([0.5, 0.75, 1])
+    table[random.integers(late, 40, size=2), END] = 0
     return torch.tensor(table)[None], torch.tensor([40])
 
 
