@@ -52,7 +52,7 @@ OF_GATE = rf"gradient by argument 2, 'selector\.(weight|bias)' at \[.*\]: -?0, e
             infinite_slope,
             "feed_forward",
             "gradient_huge",
-            r"gradient by argument 1: not finite at \[0, 0\]: nan",
+            r"gradient by argument 1: not finite at \[0, 0\]: nan, expected .*",
         ),
         (
             infinite_slope,
@@ -125,6 +125,17 @@ def test_the_case_of_a_hang_runs_its_check_as_often_as_needed():
         first, large = conformance_test(operator, candidate, examples=30, only=only)
     assert (first.passed, large.message) == (True, "did not answer within 2 seconds")
     assert "for _ in range" not in large.code
+
+
+def test_a_case_on_which_the_oracle_raises_is_not_a_smaller_one():
+    """A candidate that raises first would hide that, and the right function raise there too."""
+
+    def raises(captions):
+        raise ZeroDivisionError
+
+    candidate = Candidate(raises, "numpy")
+    (found,) = conformance_test(OPERATORS["self_bleu"], candidate, only=("equals_oracle",))
+    assert "captions = [['a'], ['a']]" in found.code
 
 
 class Hangs(torch.autograd.Function):

@@ -77,7 +77,7 @@ def gradient(
     along = directions(oracle, exact, by)
     expected = uses * differences(oracle, exact, along)
     upstream = output_weights(np.shape(oracle(*exact)))
-    arrays, output = finite_gradient(candidate, case, upstream, list(along), uses=uses)
+    arrays, output = finite_gradient(candidate, oracle, case, upstream, list(along), uses)
     # in float32, a derivative whose terms cancel has the rounding errors of these terms
     least = 0.0 if dtype == "float64" else scale(oracle(*exact))
 
@@ -140,12 +140,26 @@ def _with_most(items: Any, off: Callable[[Any], float]) -> Any:
 
 
 def finite_gradient(
-    candidate: BaseCandidate, case: Case, upstream: Array, places: Sequence[Place], **how: Any
+    candidate: BaseCandidate,
+    oracle: Function,
+    case: Case,
+    upstream: Array,
+    places: Sequence[Place],
+    uses: int = 1,
 ) -> tuple[list[Array], Any]:
     """``candidate.gradient``; every array of it must be finite."""
-    arrays, output = candidate.gradient(case, upstream, places, **how)
+    arrays, output = candidate.gradient(case, upstream, places, uses=uses)
     for place, array in zip(places, arrays, strict=True):
-        assert_finite(array, f"gradient by {argument(place)}")
+        try:
+            assert_finite(array, f"gradient by {argument(place)}")
+        except AssertionError as failure:
+            exact = rounded(case, "float64")
+            to = np.zeros(array.shape)
+            entry = np.argmin(np.isfinite(array))
+            to.flat[entry] = step = max(1.0, abs(get(exact, place).flat[entry])) * STEPS[1]
+            outputs = [moved(oracle, exact, {place: to}, sign) for sign in (1.0, -1.0)]
+            expected = uses * float(((outputs[0] - outputs[1]) * upstream).sum()) / (2 * step)
+            raise AssertionError(f"{failure}, expected {expected:.6g}") from None
     return arrays, output
 
 
@@ -339,7 +353,7 @@ def finite_in_float32(
     """In float32 the output and the gradient are finite."""
     places = [place for place in float_arrays(case) if place[0] in by]
     upstream = output_weights(np.shape(oracle(*rounded(case, "float64"))))
-    _, output = finite_gradient(candidate, case, upstream, places)
+    _, output = finite_gradient(candidate, oracle, case, upstream, places)
     assert_finite(output, "output")
 
 
@@ -349,7 +363,7 @@ def gradient_in_regime(
     """The gradient is finite, and equals central differences where these are accurate."""
     along = directions(oracle, case, by)
     upstream = output_weights(np.shape(oracle(*case)))
-    arrays, _ = finite_gradient(candidate, case, upstream, list(along))
+    arrays, _ = finite_gradient(candidate, oracle, case, upstream, list(along))
     found = total(arrays, along)
     # the derivative of a saturated gate has the absolute rounding error of 1
     least = max(1.0, scale(oracle(*case)))

@@ -70,8 +70,11 @@ class _Budget:
         self.left -= 1
         if self.left < 0 or time.monotonic() > self.end:
             return None
+        oracle = self.attempt.oracle()
         try:
-            failure = self.attempt.run(case, draw)
+            with np.errstate(all="ignore"):
+                oracle(*case)  # a candidate that raises first would hide that the case is invalid
+            failure = self.attempt.run(case, draw, oracle)
         except (properties.UndecidedError, OracleError):  # for example, the cosine of a zero vector
             return None
         # shrinking must keep the kind of failure, but may go from a small error to a large one

@@ -261,7 +261,7 @@ TRAINING = (
         "torch_impl.training.optimisation:hyperbolic_warmup",
         "lr / max(warmup - iteration, 1)",
         "lr * min((iteration + 1) / max(warmup, 1), 1.0)",
-        "test_optimisation.py::test_schedules_are_the_oracles",
+        f"{CONFORMANCE}[hyperbolic_warmup-torch]",
     ),
 )
 
