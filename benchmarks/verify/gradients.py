@@ -108,7 +108,8 @@ def entry_named(
             of_part = total([found[place] for place in part], part)
             return of_part - uses * float(difference.sum()) / (2 * half)
 
-        place = _with_most([*along], lambda some: off({one: along[one] for one in some}))
+        places = [place for place, to in along.items() if to.size]
+        place = _with_most(places, lambda some: off({one: along[one] for one in some}))
         to, array = along[place], found[place]
 
         def entries(some: Any) -> Directions:
