@@ -179,10 +179,8 @@ def _with_gradients_compared(candidate: Isolated, operator: Operator) -> Isolate
     """The candidate, restarted after its first gradients in two processes, if it has any."""
     if candidate.framework != "numpy" and operator.by and not candidate.once:
         call = _gradient(candidate, operator)
-        if _first_answer(candidate, call, "gradient") in LIMITS:
-            candidate.restart()
-            if _answer(call)[0] in LIMITS:
-                candidate.once = ""  # the properties of gradients will say so
+        if _first_answer(candidate, call, "gradient") in LIMITS and _answer(call)[0] in LIMITS:
+            candidate.once = ""  # the properties of gradients will say so
     candidate.restart()
     return candidate
 
@@ -233,11 +231,8 @@ def _first_answer(candidate: Isolated, call: Callable[[], Any], what: str = "cal
 def _states(candidate: Isolated) -> dict[str, dict[str, str]]:
     """``states_before`` of its worker; none if that does not answer."""
     _, found, _ = _answer(lambda: candidate.apply(states_before))
-    return (
-        found
-        if isinstance(found, dict) and all(isinstance(x, dict) for x in found.values())
-        else {}
-    )
+    answered = isinstance(found, dict) and all(isinstance(x, dict) for x in found.values())
+    return found if answered else {}
 
 
 def takes_arrays(candidate: BaseCandidate, operator: Operator) -> bool:
@@ -474,11 +469,13 @@ def check(
     """Assert that ``candidate`` conforms to the operator; returns the verdicts.
 
     Args:
-        candidate: a function, or where to import it from as on the command line; in a process.
+        candidate: a function, or where to import it from, as on the command line; it runs in a
+            worker process.
         operator: a name of ``captionbench verify --list``.
         framework: "numpy", "torch" or "jax"; None detects it.
         device: of PyTorch's tensors.
-        examples: number of small cases for each property; None: 100, or as ``SECONDS`` allow.
+        examples: number of small cases for each property; None: 100, or those that ``SECONDS``
+            allow.
         seed: of the cases; None: a random one.
         limits: of a call's time and memory.
 

@@ -80,6 +80,14 @@ def moved(oracle: Function, case: Case, along: Directions, step: float) -> Array
     return np.asarray(oracle(*replaced(case, arrays)))
 
 
+def quotient(oracle: Function, case: Case, along: Directions) -> float:
+    """The same by one quotient, for messages: also where terms cancel, or a kink is near."""
+    half = STEPS[1]
+    outputs = [moved(oracle, case, along, step) for step in (half, -half)]
+    difference = (outputs[0] - outputs[1]) * output_weights(outputs[0].shape)
+    return float(difference.sum()) / (2 * half)
+
+
 STEPS = (2.0**-19, 2.0**-15, 2.0**-11)
 """Of difference quotients; the next one where rounding errors exceed a small derivative."""
 
