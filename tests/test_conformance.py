@@ -64,8 +64,8 @@ def test_real_sizes(name, monkeypatch):
 
 
 @covers(
-    expansionnet_v1=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
-    expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12],
+    expansionnet_v1=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
+    expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14],
     arnet=[2, 3, 4, 5, 6, 7, 9, 10, 11, 12],
     lstm_readonly=[3, 4, 6, 7, 8, 9, 10, 11, 16, 17],
     middle_out=[1, 2, 3, 4, 5, 6, 7],

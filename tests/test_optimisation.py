@@ -47,24 +47,6 @@ def leaves(thetas):
     return [torch.tensor(theta, requires_grad=True) for theta in thetas]
 
 
-@given(runs(), st.sampled_from([{}, {"betas": (0.0, 0.9), "eps": 1e-3}]))
-def test_radam_follows_the_oracle(run, options):
-    thetas, gradients, rates = run
-    beta_1, beta_2 = options.get("betas", (0.9, 0.98))
-    found = follow(RAdam(leaves(thetas), **options), run)
-    for i, theta in enumerate(thetas):
-        expected = oracle.radam(
-            theta,
-            [step[i] for step in gradients],
-            rates,
-            beta_1=beta_1,
-            beta_2=beta_2,
-            epsilon=options.get("eps", 1e-9),
-        )
-        for mine, theirs in zip(found, expected, strict=True):
-            assert_close(mine[i], theirs)
-
-
 @pytest.mark.parametrize("schedule", list(SCHEDULES))
 @pytest.mark.parametrize("algorithm", ["radam", "radam-as-run"])
 @settings(max_examples=2)

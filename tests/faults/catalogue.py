@@ -12,7 +12,8 @@ from tests.faults.released import RELEASED
 from tests.faults.training import TRAINING_LOOP
 
 BEAM = "test_decoding.py::test_beam_search_is_the_readable_beam_search_ties_included"
-XE = "test_objectives.py::test_smoothed_cross_entropy_is_the_oracles"
+XE = f"{CONFORMANCE}[cross_entropy-torch]"
+REWARDED = f"{CONFORMANCE}[self_critical-torch]"
 ENCODER = f"{CONFORMANCE}[encoder_layer-torch]"
 DECODER = f"{CONFORMANCE}[decoder_layer-torch]"
 
@@ -213,7 +214,7 @@ TRAINING = (
         "torch_impl.training.objectives:baselines",
         'K if baseline == "printed" else K - 1',
         "K",
-        "test_objectives.py::test_baselines_are_the_oracles",
+        REWARDED,
     ),
     Fault(
         "baseline with itself",
@@ -221,7 +222,7 @@ TRAINING = (
         "torch_impl.training.objectives:baselines",
         "rewards.sum(-1, keepdim=True) - rewards",
         "rewards.sum(-1, keepdim=True) + 0 * rewards",
-        "test_objectives.py::test_baselines_are_the_oracles",
+        REWARDED,
     ),
     Fault(
         "reward's sign",
@@ -229,7 +230,7 @@ TRAINING = (
         "torch_impl.training.objectives:self_critical",
         "return -(advantages",
         "return (advantages",
-        "test_objectives.py::test_self_critical_loss_is_the_mean_of_the_oracles",
+        REWARDED,
     ),
     Fault(
         "RAdam moves at once",
