@@ -13,7 +13,7 @@ from benchmarks.errors import InputError
 from benchmarks.perf import candidates
 from benchmarks.perf.candidates import check_timed, compare, workers
 from benchmarks.perf.timing import Budget, Measurement
-from benchmarks.verify.conformance import resolve
+from benchmarks.verify.detection import resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Isolated
 from tests.support.strangers import written

@@ -17,7 +17,8 @@ from benchmarks.verify import conformance, gradients, search, shrink, snippet, t
 from benchmarks.verify.attempt import Attempt, OracleError
 from benchmarks.verify.candidate import Candidate, CandidateError, load
 from benchmarks.verify.cases import NextLogProbs
-from benchmarks.verify.conformance import FAILED, QUICK_EXAMPLES, conformance_test, resolve
+from benchmarks.verify.conformance import FAILED, QUICK_EXAMPLES, conformance_test
+from benchmarks.verify.detection import resolve
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.search import draws

@@ -3,11 +3,13 @@
 import itertools
 import re
 
+import numpy as np
 import pytest
 import torch
 
 from benchmarks.verify.candidate import Candidate
-from benchmarks.verify.conformance import conformance_test, resolve
+from benchmarks.verify.conformance import conformance_test
+from benchmarks.verify.detection import resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Limits
 from tests.candidates import right_torch
@@ -76,7 +78,8 @@ OF_GATE = rf"gradient by argument 2, 'selector\.(weight|bias)' at \[.*\]: -?0, e
             frozen_without_input,
             "layer_norm",
             "gradient_of_some",
-            r"gradient by argument 2, 'weight': error .* at \[\d+\]: -?0, expected .*",
+            r"gradient by argument 2, 'weight': error .* at \[\d+\]: -?0, but otherwise (.*); "
+            r"the oracle's is \1",
         ),
         (frozen_gate, "static_expansion", "gradient", OF_GATE),
         (frozen_gate, "static_expansion", "gradient_used_twice", OF_GATE),
@@ -226,6 +229,43 @@ def test_a_tuple_for_an_array_is_said_to_be_one():
     assert re.fullmatch(r"a tuple of 2, expected an array of shape \(\d, \d\)", found.message)
 
 
+@pytest.mark.parametrize(
+    ("operator", "result", "said"),
+    [
+        ("bleu", lambda *_: np.ones((1, 4)), r"output: shape \(1, 4\), expected \(4,\)"),
+        ("self_bleu", lambda _: [1.0, 1.0, 1.0], r"output: shape \(3,\), expected \(4,\)"),
+        ("layer_norm", lambda X, _: {"X": X}, r"a dict of 1, expected an array of shape \(.*\)"),
+        (
+            "lstm_cell",
+            lambda *_: {"h": 1.0, "c": 1.0},
+            r"a dict of 2, expected an array of shape \(.*\)",
+        ),
+    ],
+)
+def test_another_shape_or_kind_is_said_to_be_one(operator, result, said):
+    (found,) = conformance_test(
+        OPERATORS[operator], Candidate(result), examples=3, only=("equals_oracle",)
+    )
+    assert re.fullmatch(said, found.message), found.message
+
+
+def test_of_a_small_case_the_gradient_s_entry_that_is_the_farthest_off_is_named():
+    def slipped(X, parameters):
+        p = {name: array * 1 for name, array in parameters.items()}
+        if p["weight"].requires_grad:
+            p["weight"].register_hook(lambda g: g + 0.2)
+            p["bias"].register_hook(lambda g: g + 0.3 * (torch.arange(len(g)) == len(g) - 1))
+        return layer_norm(X, p)
+
+    operator = OPERATORS["layer_norm"]
+    for seed in range(10):
+        (found,) = conformance_test(
+            operator, Candidate(slipped, "torch"), seed=seed, examples=2, only=("gradient",)
+        )
+        place = re.match(r"gradient by argument 2, 'bias' at \[(\d)\]: (.*), exp", found.message)
+        assert place, found.message
+
+
 def test_the_case_makes_no_call_after_the_one_that_fails():
     calls = []
 
@@ -238,5 +278,5 @@ def test_the_case_makes_no_call_after_the_one_that_fails():
     )
     calls.clear()
     with pytest.raises(AssertionError):
-        exec(found.code.replace("...", "given", 1), {"given": wrong})
+        exec(re.sub("(?m)^function = .*", "", found.code), {"function": wrong})
     assert len(calls) == 1

@@ -11,7 +11,8 @@ import torch
 
 from benchmarks.verify import shrink
 from benchmarks.verify.candidate import Candidate, CandidateError, load
-from benchmarks.verify.conformance import FAILED, Verdict, clearest, conformance_test, resolve
+from benchmarks.verify.conformance import FAILED, Verdict, clearest, conformance_test
+from benchmarks.verify.detection import resolve
 from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch, from_numpy, to_numpy
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Limits
@@ -208,31 +209,45 @@ def f(y_hat, y):
     assert failed(found) == ["gradient"] and "number of gradients" in found["gradient"].message
 
 
+SELDOM = """
+import os, threading, time, weakref
+from pathlib import Path
+
+def seldom(*calls):
+    count = Path(folder, "calls")
+    count.open("a").write("x")
+    return count.stat().st_size in calls
+"""
+
+
+def with_seldom(tmp_path, text):
+    """With a function that says whether this call of all, in any process, is one of those."""
+    return f"folder = {str(tmp_path)!r}\n{SELDOM}{text}"
+
+
+@pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize(
     "first", ["raise ValueError", "return 2.0", "raise MemoryError", "time.sleep(100)"]
 )
-def test_a_first_call_of_all_that_differs_is_a_failure(tmp_path, first):
+def test_first_calls_of_all_that_differ_are_a_failure(tmp_path, first, times):
     text = f"""
-import time
-from pathlib import Path
-
 def f(y_hat, y):
-    flag = Path({str(tmp_path / "called")!r})
-    if not flag.exists():
-        flag.touch()
+    if seldom(*range({times + 1})):
         {first}
     return ((y_hat - y) ** 2).mean()
 """
-    found = verdicts(tmp_path, "mse", text, limits=Limits(seconds=2))
-    assert failed(found) == ["equals_oracle"]
-    assert found["equals_oracle"].message.startswith("not deterministic: its first call")
+    text, limits = with_seldom(tmp_path, text), Limits(seconds=1)
+    found = verdicts(tmp_path, "mse", text, framework="numpy", limits=limits)
+    (name,) = failed(found)
+    assert found[name].message.startswith("not deterministic"), found[name].message
 
 
-@pytest.mark.parametrize("first", ["raise ValueError('cold')", "return 2 * upstream"])
-def test_a_first_gradient_of_all_that_differs_is_a_failure(tmp_path, first):
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(
+    "first", ["raise ValueError('cold')", "return 2 * upstream", "time.sleep(100)"]
+)
+def test_first_gradients_of_all_that_differ_are_a_failure(tmp_path, first, times):
     text = f"""
-from pathlib import Path
-
 class F(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -240,9 +255,7 @@ class F(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, upstream):
-        flag = Path({str(tmp_path / "called")!r})
-        if not flag.exists():
-            flag.touch()
+        if seldom(*range({times + 1})):
             {first}
         return upstream
 
@@ -251,9 +264,96 @@ def f(y_hat, y):
     found = F.apply(((y_hat - y) ** 2).mean())
     return found.numpy() if of_numpy else found
 """
-    found = verdicts(tmp_path, "mse", text, only=["equals_oracle", "gradient"])
-    assert failed(found) == ["equals_oracle"]
-    assert "its first gradient" in found["equals_oracle"].message
+    only, text = ["equals_oracle", "gradient"], with_seldom(tmp_path, text)
+    found = verdicts(tmp_path, "mse", text, only=only, limits=Limits(seconds=2))
+    (name,) = failed(found)
+    assert "its first gradient" in found[name].message
+
+
+def test_two_first_calls_that_raise_are_no_refusal_of_a_framework(tmp_path):
+    text = """
+def f(y_hat, y):
+    if seldom(1, 2):
+        raise ValueError("early")
+    return ((y_hat - y) ** 2).mean()
+"""
+    found = verdicts(tmp_path, "mse", with_seldom(tmp_path, text), only=["equals_oracle"])
+    said = "its first call with numpy's arrays, in two processes, was different from the next"
+    assert f"{said}: raised ValueError: early" in found["equals_oracle"].message
+
+
+def test_memory_that_runs_out_once_is_not_deterministic(tmp_path):
+    text = """
+def f(y_hat, y):
+    if seldom(10):
+        raise MemoryError
+    return ((y_hat - y) ** 2).mean()
+"""
+    found = verdicts(tmp_path, "mse", with_seldom(tmp_path, text), framework="numpy")
+    (name,) = failed(found)
+    assert found[name].message.startswith("not deterministic")
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        ("return Lazy(found)", "changed the global setting os.getcwd()"),
+        (
+            "if seldom(12): weakref.finalize(found, os.chdir, '/')",
+            "changed the global setting os.getcwd()",
+        ),
+        ("os.fork()", "returned in a process that it forked, too"),
+    ],
+)
+def test_what_a_call_does_afterwards_is_its_too(tmp_path, then, said):
+    text = f"""
+class Lazy:
+    def __init__(self, value):
+        self.value = value
+
+    def __array__(self, dtype=None, copy=None):
+        os.chdir("/")
+        return np.asarray(self.value)
+
+def f(X, parameters):
+    centred = X - X.mean(1, keepdims=True)
+    scaled = centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5)
+    found = scaled * parameters["weight"] + parameters["bias"]
+    {then}
+    return found
+"""
+    text = with_seldom(tmp_path, text)
+    found = verdicts(tmp_path, "layer_norm", text, only=["equals_oracle"], framework="numpy")
+    assert said in found["equals_oracle"].message
+
+
+def test_the_case_of_a_full_file_has_the_limit_too(tmp_path):
+    text = """
+def f(y_hat, y):
+    with open(f"{folder}/large", "wb") as file:
+        file.truncate(2**31)
+    return ((y_hat - y) ** 2).mean()
+"""
+    found = verdicts(tmp_path, "mse", with_seldom(tmp_path, text), framework="numpy")
+    assert "its limit is 1 GiB in a file, or printed in a call" in found["equals_oracle"].message
+    with pytest.raises(CandidateError, match="1 GiB"):
+        exec(compile(found["equals_oracle"].code, "<pasted>", "exec"), {})
+
+
+def test_the_case_of_what_starts_processes_has_their_limits_too(tmp_path):
+    text = """
+import subprocess, sys
+
+def f(y_hat, y):
+    subprocess.run([sys.executable, "-c", "bytearray(2**30)"], check=True)
+    return ((y_hat - y) ** 2).mean()
+"""
+    limits = Limits(memory=2**29)
+    found = verdicts(
+        tmp_path, "mse", text, only=["equals_oracle"], framework="numpy", limits=limits
+    )
+    with pytest.raises(CandidateError, match="CalledProcessError"):
+        exec(compile(found["equals_oracle"].code, "<pasted>", "exec"), {})
 
 
 def test_what_is_printed_has_no_limit_and_control_characters_are_written_out(tmp_path):

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.verify import process
-from benchmarks.verify.conformance import conformance_test, resolve
+from benchmarks.verify.conformance import conformance_test
+from benchmarks.verify.detection import resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.supervisor import confines
 from tests.support.strangers import verdicts, written

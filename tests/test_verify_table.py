@@ -22,7 +22,7 @@ from benchmarks.verify import (
 )
 from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.cases import rounded
-from benchmarks.verify.conformance import resolve
+from benchmarks.verify.detection import resolve
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.precision import literal_limit

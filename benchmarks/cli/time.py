@@ -27,13 +27,8 @@ from benchmarks.perf.session import Session
 from benchmarks.perf.targets import amounts, evaluate_targets, roofline
 from benchmarks.perf.timing import Budget
 from benchmarks.records import Record, of_kind
-from benchmarks.verify.conformance import (
-    FAILED,
-    QUICK_EXAMPLES,
-    conformance_test,
-    new_seed,
-    resolve,
-)
+from benchmarks.verify.conformance import FAILED, QUICK_EXAMPLES, conformance_test, new_seed
+from benchmarks.verify.detection import resolve
 from benchmarks.verify.operators import get_operator
 
 SECONDS = 3.0

@@ -20,7 +20,7 @@ from msgspec import structs
 
 from benchmarks.cli.candidate_options import add_candidate
 from benchmarks.errors import InputError
-from benchmarks.verify import conformance
+from benchmarks.verify import conformance, detection
 from benchmarks.verify.conformance import FAILED, NOT_RUN, Verdict
 from benchmarks.verify.operators import OPERATORS, Operator, Property, get_operator
 from benchmarks.verify.process import CALL_TIMEOUT, MEMORY, Isolated, Limits
@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_timed(operator)
     of = where, operator, arguments.framework, arguments.device, _limits(arguments)
     conformance.prepare(operator)
-    with conformance.resolve(*of) as candidate:
+    with detection.resolve(*of) as candidate:
         return _verify(operator, candidate, arguments)
 
 

@@ -34,7 +34,7 @@ from benchmarks.perf.cases.ceilings import BUDGET as CEILINGS
 from benchmarks.perf.targets import amounts
 from benchmarks.perf.timing import Budget, Measurement, measure
 from benchmarks.statistics import Estimate, median
-from benchmarks.verify import conformance, properties
+from benchmarks.verify import conformance, detection, properties
 from benchmarks.verify.candidate import Candidate, CandidateError, all_valid
 from benchmarks.verify.cases import Case, Place, float_arrays, get, mapped, rounded
 from benchmarks.verify.derivatives import output_weights
@@ -211,7 +211,7 @@ def workers(operator: Operator, device: str) -> Iterator[dict[str, Isolated]]:
     with ExitStack() as stack:
         yield {
             each.implementation: stack.enter_context(
-                conformance.resolve(each.function, operator, each.framework, device, name=each.name)
+                detection.resolve(each.function, operator, each.framework, device, name=each.name)
             )
             for each in implementations(device)
             if each.operator == operator.name and not each.has_small_tiles

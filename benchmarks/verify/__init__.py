@@ -1,6 +1,6 @@
 """The conformance kit: test whether a function computes what it claims to.
 
-1. ``conformance.resolve`` starts the candidate in a worker process (``process``, ``worker``). It
+1. ``detection.resolve`` starts the candidate in a worker process (``process``, ``worker``). It
    receives arguments (``shared``) and returns results (``wire``) in its framework's arrays
    (``frameworks``), and must not change global ``settings``.
 2. ``conformance.conformance_test`` tests the operator's properties (``operators``) in turn.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -86,6 +86,7 @@ class Attempt:
         secret: of the directions of gradients; the candidate must not know it.
         after_other: whether to call it with other numbers of the same shapes before each run.
         earlier: tests that come before each run.
+        watched: the case whose ``outcomes`` are kept: whether each of its runs failed.
     """
 
     prop: Property
@@ -96,6 +97,8 @@ class Attempt:
     secret: bytes = b""
     after_other: bool = False
     earlier: tuple[Tested, ...] = ()
+    watched: Case | None = None
+    outcomes: list[bool] = field(default_factory=list)
 
     def settings(self, prop: Property) -> Mapping[str, Any]:
         """The further arguments of a property's check."""
@@ -138,7 +141,12 @@ class Attempt:
             UndecidedError: the property is not defined on this case.
             OracleError: the oracle raised.
         """
-        oracle = oracle or self.oracle()
+        failure = self._tested(case, draw, oracle or self.oracle())
+        if case is self.watched:
+            self.outcomes.append(failure is not None)
+        return failure
+
+    def _tested(self, case: Case, draw: Draw | None, oracle: Function) -> Failure | None:
         if has_directions(self.prop, self.earlier):
             choose_directions(seed_of(case, self.secret))
         try:

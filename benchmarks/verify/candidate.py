@@ -6,21 +6,15 @@ worker process. Nothing here imports the oracle.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
+from errno import EFBIG
 from functools import partial
-from importlib.machinery import SourceFileLoader
 from itertools import product
-from pathlib import Path
-from types import CodeType, ModuleType
 from typing import Any
 
-from benchmarks.errors import InputError
 from benchmarks.verify.cases import Place, each_once
 from benchmarks.verify.frameworks import (
     FRAMEWORKS,
@@ -31,6 +25,7 @@ from benchmarks.verify.frameworks import (
     same,
     to_numpy,
 )
+from benchmarks.verify.loading import importable, loaded
 from benchmarks.verify.originals import np
 from benchmarks.verify.settings import settings_reader
 
@@ -38,9 +33,12 @@ PADDING = ("mask", "lengths")
 """Arguments that mark the valid rows of a padded batch: (B, L) booleans, or lengths (B,)."""
 
 
-TIME_LIMIT, MEMORY_LIMIT = "time limit", "memory limit"
-LIMITS = (TIME_LIMIT, MEMORY_LIMIT)
+TIME_LIMIT, MEMORY_LIMIT, FILE_LIMIT = "time limit", "memory limit", "limit of what it may print"
+LIMITS = (TIME_LIMIT, MEMORY_LIMIT, FILE_LIMIT)
 """Kinds of failures that end the conformance test of a candidate."""
+
+LARGEST_FILE = 2**30
+"""Maximum size of a file that a worker may write, including its output, in bytes."""
 
 BACKWARD = "backward"
 """The kind of an exception in a backward pass."""
@@ -69,10 +67,12 @@ class BaseCandidate:
         padding: the argument of ``PADDING`` that it has, or an empty string.
         calls: number of calls in its current worker process.
         once: how its first call of all differed from the same call later; empty if it did not.
+        firsts: of the calls by which its framework was detected the name, itself and its answer.
     """
 
     calls = 1
     once = ""
+    firsts: tuple[tuple[str, Callable[[], Any], Any], ...] = ()
     framework: str
     device: str
     source: Any
@@ -192,12 +192,14 @@ class Candidate(BaseCandidate):
         self._within = getattr(function, "within", nullcontext)
         self._arrays, self._copies = FRAMEWORKS[framework](device), copies
         self._settings, self.generators = settings_reader()
+        self._outside: dict[str, Any] = {}
         self._given: list[Any] = []
         self._returned: Any = None
         self._called = set[Callable[..., Any]]()
         self.result_framework = ""
 
     def _call(self, case: list[Any], layout: str, keyword: str, reuse: bool) -> Any:
+        self._assert_no_setting_is(self._changed_outside())
         # NaN shows a candidate that keeps its last result or arguments for the next call
         self._poison([self._returned, *self._given])
         last = self._returned
@@ -218,12 +220,21 @@ class Candidate(BaseCandidate):
         assert_unchanged(
             [_argument_to_numpy(self._arrays, value) for value in self._given], case, keyword
         )
-        self._assert_no_setting_is(changed)
+        self._assert_no_setting_is(changed or self._changed_outside())
         return result
 
     def _assert_no_setting_is(self, changed: str) -> None:
         if changed:
             raise CandidateError(f"changed the global setting {changed}", "state")
+
+    def _changed_outside(self) -> str:
+        """The settings that have changed since the last time, outside of calls.
+
+        What converts a result may change them, or what frees it, or a thread. In this process
+        other code may, too.
+        """
+        before, self._outside = self._outside, {} if self._copies else self._settings(False)
+        return _changed(before, self._outside) if before else ""
 
     def _watched(self, call: partial[Any], layout: str) -> tuple[Any, str]:
         """The result of a call, and the global settings that it changed."""
@@ -237,7 +248,7 @@ class Candidate(BaseCandidate):
             after = self._settings()
         if returned is None:
             raise NotAnArrayError("None")
-        return returned, ", ".join(name for name in after if after[name] != before[name])
+        return returned, _changed(before, after)
 
     def _converted(self, case: Sequence[Any], layout: str = "plain") -> list[Any]:
         def convert(value: Any) -> Any:
@@ -260,11 +271,12 @@ class Candidate(BaseCandidate):
         layout: str,
         then: list[Any] | None,
     ) -> list[Any]:
+        self._assert_no_setting_is(self._changed_outside())
         given = self._converted(arguments, layout)
         also = None if then is None else self._converted(then, layout)
         call = partial(self._backward, given, keyword, places, weights, uses, layout, also)
         found, changed = self._run(self._watched, call, "plain")
-        self._assert_no_setting_is(changed)
+        self._assert_no_setting_is(changed or self._changed_outside())
         return [*found]
 
     def _backward(
@@ -311,7 +323,7 @@ class Candidate(BaseCandidate):
         try:
             # an overflow shows in the result; of a treatment that is rare, a change is detected
             errors = np.errstate(all="call", call=_ignore)
-            with _importable(self.folder), self._within(), errors:
+            with importable(self.folder), self._within(), errors:
                 return function(*arguments)
         except NotAnArrayError as error:
             raise CandidateError(f"returned {error}, expected an array", "not an array") from error
@@ -326,9 +338,11 @@ class Candidate(BaseCandidate):
                 said = " / ".join(str(error).strip().splitlines()[:3])[:1000]
                 said = said.encode(errors="backslashreplace").decode()
             full = isinstance(error, MemoryError) or re.search(r"(allocate|out of) memory", said)
+            is_long = not self._copies and getattr(error, "errno", None) == EFBIG
+            of_limit = MEMORY_LIMIT if full else FILE_LIMIT if is_long else ""
             raise CandidateError(
                 f"raised {kind}{said and f': {said}'}",
-                MEMORY_LIMIT if full else BACKWARD if in_backward else kind,
+                of_limit or (BACKWARD if in_backward else kind),
             ) from error
 
     def _refill(self, given: list[Any], arguments: Sequence[Any]) -> None:
@@ -353,6 +367,11 @@ class Candidate(BaseCandidate):
             elif hasattr(value, "dtype"):
                 with suppress(Exception), np.errstate(all="ignore"):
                     self._arrays.refill(value, np.array(np.nan))
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """The names of the settings that have changed."""
+    return ", ".join(name for name in after if after[name] != before[name])
 
 
 def _ignore(error: str, flag: int) -> None:
@@ -399,68 +418,8 @@ def load(
     Raises:
         InputError: there is no such module, file or callable, or importing it raised.
     """
-    source, colon, attribute = where.rpartition(":")
-    if not colon or not source or not attribute:
-        raise InputError(
-            f"candidate {where!r}: expected package.module:callable or path/file.py:callable"
-        )
-    by_path = source.endswith(".py")
-    # the module may import modules beside it, as a script
-    folder = str(Path(source).resolve().parent) if by_path else folder or str(Path.cwd())
-    value: Any = _module(source, by_path, folder)
-    for part in attribute.split("."):
-        if not hasattr(value, part):
-            raise InputError(f"candidate {where!r}: {source} has no {attribute!r}")
-        value = getattr(value, part)
-    if not callable(value):
-        raise InputError(f"candidate {where!r}: a {type(value).__name__}, expected a callable")
-    return Candidate(value, framework, device, folder, copies=copies)
-
-
-@contextmanager
-def _importable(folder: str | None) -> Iterator[None]:
-    """Within, modules in ``folder`` can be imported."""
-    if folder is None:
-        yield
-        return
-    sys.path.insert(0, folder)
-    try:
-        yield
-    finally:
-        if folder in sys.path:  # the candidate may have removed it
-            sys.path.remove(folder)
-
-
-def _module(source: str, by_path: bool, folder: str) -> ModuleType:
-    path = Path(source)
-    if by_path and not path.is_file():
-        raise InputError(f"{source}: no such file, expected a Python file with the candidate")
-    try:
-        with _importable(folder):
-            if not by_path:
-                return importlib.import_module(source)
-            name = f"_candidate_{path.stem}"
-            spec = importlib.util.spec_from_loader(name, _Source(name, str(path)))
-            assert spec is not None and spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[name] = module
-            spec.loader.exec_module(module)
-            return module
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        said = str(error).strip().splitlines()[:1]
-        raise InputError(
-            f"candidate's module {source}: importing it raised {type(error).__name__}: "
-            f"{''.join(said)}"
-        ) from error
-
-
-class _Source(SourceFileLoader):
-    """Always compile: cached bytecode is keyed by second and size, which an edit may keep."""
-
-    def get_code(self, fullname: str) -> CodeType | None:
-        return self.source_to_code(self.get_data(self.path), self.path)
+    function, folder = loaded(where, folder)
+    return Candidate(function, framework, device, folder, copies=copies)
 
 
 def all_valid(name: str, batch: int, rows: int) -> Any:

@@ -8,15 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import inf
-from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
 from benchmarks.verify.attempt import OF_ANOTHER, Attempt, Failure, Tested
-from benchmarks.verify.candidate import BACKWARD, BATCH, LIMITS, BaseCandidate, CandidateError
-from benchmarks.verify.cases import float_arrays
-from benchmarks.verify.derivatives import output_weights
+from benchmarks.verify.candidate import LIMITS, BaseCandidate
+from benchmarks.verify.detection import alone, later_differs, resolve
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import Operator, Property, get_operator
 from benchmarks.verify.operators.operator import (
@@ -30,11 +26,9 @@ from benchmarks.verify.operators.operator import (
 )
 from benchmarks.verify.precision import available, literal_limit
 from benchmarks.verify.process import HASH_SEEDS, Isolated, Limits, fork_server
-from benchmarks.verify.properties import Batched, BatchOfOne
+from benchmarks.verify.properties import Batched
 from benchmarks.verify.search import draws, search, with_fewest_runs, with_other_hashes
-from benchmarks.verify.settings import seeded, states_before
 from benchmarks.verify.snippet import snippet
-from benchmarks.verify.tolerances import SAME_CALL, OutOfToleranceError
 
 EXAMPLES, QUICK_EXAMPLES = 100, 4
 """Number of small cases for each property of a candidate: by default, and with ``--quick``."""
@@ -111,174 +105,6 @@ def prepare(operator: Operator) -> None:
             _limit(operator, dtype)
 
 
-def resolve(
-    source: str | Callable[..., Any],
-    operator: Operator,
-    framework: str | None = None,
-    device: str = "cpu",
-    limits: Limits | None = None,
-    name: str | None = None,
-) -> Isolated:
-    """Start the candidate in a worker process; ``framework=None`` detects its framework.
-
-    The worker has called nothing yet: a candidate may be wrong in its first call alone.
-
-    Raises:
-        InputError: it cannot be loaded, or cannot be called with the operator's arguments; or
-            PyTorch cannot use the device.
-    """
-
-    def isolated(framework: str) -> Isolated:
-        named: Any = {"framework": framework, "device": device, "name": name, "limits": limits}
-        return Isolated(source, operator.arguments, **named)
-
-    if framework is None and device != "cpu":
-        framework = "torch"
-    candidate = isolated(framework or "numpy")
-    kinds = {candidate.framework: _first_answer(candidate, _call(candidate, operator))}
-    kind = kinds[candidate.framework]
-    if framework is not None:
-        return _with_gradients_compared(candidate, operator)
-    if kind in LIMITS:  # in another framework it would take as long
-        if len(candidate.mentions) == 1 and candidate.mentions != [candidate.framework]:
-            once = candidate.once
-            candidate.close()
-            candidate = isolated(*candidate.mentions)
-            candidate.once = once
-        candidate.restart()
-        return candidate
-    # a function that takes NumPy's arrays may also take those of a framework that it returns for
-    # them, or that its file imports; then it has gradients
-    in_numpy, returned = kind in ACCEPTED, attrgetter("result_framework")
-    expected = candidate.apply(returned) if in_numpy else "torch"
-    others = {*candidate.mentions, expected} - {"", "numpy"}
-    tried = [isolated(name) for name in sorted(others, reverse=True)]
-    kinds |= {other.framework: _first_answer(other, _call(other, operator)) for other in tried}
-
-    def rank(one: Isolated) -> int:
-        kind, suits = kinds[one.framework], not in_numpy or one.framework == expected
-        if one is candidate:
-            return 3
-        if kind in ACCEPTED and (suits or _is_written_for(one, operator, candidate)):
-            return 0
-        if kind in LIMITS and suits:
-            return 1
-        return 2 if one.framework in candidate.mentions and not in_numpy else 4
-
-    chosen = min((*tried, candidate), key=rank)
-    for other in (candidate, *tried):
-        if other is not chosen:
-            # another framework's arrays may well take too long
-            if kinds[other.framework] not in LIMITS:
-                chosen.once = chosen.once or other.once
-            other.close()
-    return _with_gradients_compared(chosen, operator)
-
-
-def _with_gradients_compared(candidate: Isolated, operator: Operator) -> Isolated:
-    """The candidate, restarted after its first gradients in two processes, if it has any."""
-    if candidate.framework != "numpy" and operator.by and not candidate.once:
-        call = _gradient(candidate, operator)
-        if _first_answer(candidate, call, "gradient") in LIMITS and _answer(call)[0] in LIMITS:
-            candidate.once = ""  # the properties of gradients will say so
-    candidate.restart()
-    return candidate
-
-
-def _is_written_for(other: Isolated, operator: Operator, in_numpy: Isolated) -> bool:
-    """Whether a function that accepts two frameworks' arrays is written for the other's.
-
-    NumPy's functions accept tensors too, without a gradient.
-    """
-    if not operator.by or other.apply(attrgetter("result_framework")) != other.framework:
-        return False
-    if "numpy" not in in_numpy.mentions:
-        return True
-    # a gradient of its own may raise, as many do that are wrong
-    return _first_answer(other, _gradient(other, operator), "gradient") in (
-        "",
-        BACKWARD,
-        "exit",
-        *LIMITS,
-    )
-
-
-def _first_answer(candidate: Isolated, call: Callable[[], Any], what: str = "call") -> str:
-    """The kind of failure of the first ``call`` of all, or of a second one's if they differ.
-
-    The first runs in a process with another hash seed, where sets are iterated in another order.
-    If they differ, or both left one state of random numbers, ``candidate.once`` says how.
-    """
-    with candidate.other_hashes():
-        kind, result, said = first = _answer(call)
-        before = {} if kind in LIMITS else _states(candidate)
-    name = f"its first {what} with {candidate.framework}'s arrays"
-    if kind in LIMITS:
-        candidate.once = f"{name} exceeded its {kind}, a later one did not"
-        return kind
-    again = _answer(call)
-    if reseeded := seeded(before, _states(candidate)):
-        candidate.once = f"{name} changed the global setting {reseeded}"
-    if not _alike(first[:2], again[:2]):
-        if isinstance(result, np.ndarray) and isinstance(again[1], np.ndarray):
-            said = str(OutOfToleranceError("output", result, again[1], SAME_CALL))
-        candidate.once = (
-            f"{name} was different from the same in another process{said and f': {said}'}"
-        )
-    return again[0]
-
-
-def _states(candidate: Isolated) -> dict[str, dict[str, str]]:
-    """``states_before`` of its worker; none if that does not answer."""
-    _, found, _ = _answer(lambda: candidate.apply(states_before))
-    answered = isinstance(found, dict) and all(isinstance(x, dict) for x in found.values())
-    return found if answered else {}
-
-
-def takes_arrays(candidate: BaseCandidate, operator: Operator) -> bool:
-    """Whether a candidate accepts a case in its framework and returns arrays."""
-    return _answer(_call(candidate, operator))[0] in ACCEPTED
-
-
-ACCEPTED = "", "in place", "state", BATCH
-"""Kinds of failures of a function that accepts a case and returns arrays."""
-
-
-def _call(candidate: BaseCandidate, operator: Operator) -> Callable[[], Any]:
-    """A call of the candidate on a case."""
-    return lambda: _alone(candidate, operator)(*operator.case(Draw(1)))
-
-
-def _gradient(candidate: BaseCandidate, operator: Operator) -> Callable[[], Any]:
-    """A gradient of the candidate on a case."""
-    case = operator.case(Draw(1))
-    by = {operator.arguments.index(name) for name in operator.by}
-    places = [place for place in float_arrays(case) if place[0] in by]
-    weights = output_weights(np.shape(operator.oracle(*case)))
-    return lambda: _alone(candidate, operator).gradient(case, weights, places)
-
-
-def _answer(call: Callable[[], Any]) -> tuple[str, Any, str]:
-    """The kind of failure of a call, empty if there is none; its result; the failure's message."""
-    try:
-        return "", call(), ""
-    except CandidateError as error:
-        return error.kind, None, str(error)
-
-
-def _alike(one: Any, other: Any) -> bool:
-    """Whether two results are equal, up to the order in which threads add."""
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(_alike, one, other))
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
-    if np.shape(one) != np.shape(other):
-        return False
-    if isinstance(one, (np.ndarray, float)):
-        return bool(np.allclose(one, other, SAME_CALL, SAME_CALL, equal_nan=True))
-    return bool(one == other)
-
-
 def new_seed() -> int:
     """A random seed, so that candidates cannot know the cases."""
     return secrets.randbits(32)
@@ -316,9 +142,11 @@ def conformance_test(
         for prop in operator.properties
         if (not only or prop.name in only) and (large or prop.large != "all")
     ]
-    for i, prop in enumerate(chosen):
+    reasons = [_not_run(prop, candidate, is_project) for prop in chosen]
+    final = max((i for i, reason in enumerate(reasons) if not reason), default=None)
+    for i, (prop, reason) in enumerate(zip(chosen, reasons, strict=True)):
         on_start(prop)
-        reason = _not_run(prop, candidate, is_project) or ended
+        reason = reason or ended
         if reason:
             yield Verdict(prop.name, prop.description, NOT_RUN, reason)
             continue
@@ -330,8 +158,10 @@ def conformance_test(
         before = tested[prop.is_batched]
         verdict, kind = _verdict(prop, operator, candidate, cases, failed, secret, before)
         once = "" if failed or verdict.status == FAILED else candidate.once
+        if i == final and not (failed or once or verdict.status == FAILED):
+            once = later_differs(candidate)
         if once:
-            verdict = _failed_once(prop, operator, candidate, verdict)
+            verdict = _failed_once(prop, operator, candidate, verdict, once)
         failed += verdict.status == FAILED
         yield replace(verdict, seconds=time.perf_counter() - began)
         if kind in LIMITS:
@@ -363,11 +193,6 @@ def _not_run(prop: Property, candidate: BaseCandidate, is_project: bool) -> str:
     return "" if available(prop.dtype) else "the package ml_dtypes is missing"
 
 
-def _alone(candidate: BaseCandidate, operator: Operator) -> BaseCandidate:
-    name = candidate.padding
-    return BatchOfOne(candidate, operator.sequences, name) if name else candidate
-
-
 def _verdict(
     prop: Property,
     operator: Operator,
@@ -378,7 +203,7 @@ def _verdict(
     tested: list[Tested],
 ) -> tuple[Verdict, str]:
     """The verdict, and the kind of failure; for ``tested`` see ``search``."""
-    calls, of = _alone(candidate, operator), operator
+    calls, of = alone(candidate, operator), operator
     if prop.is_batched:
         calls = Batched(candidate, operator.rows, operator.empty, candidate.padding)
         of = operator.batched(candidate.padding)
@@ -413,11 +238,11 @@ def _verdict(
 
 
 def _failed_once(
-    prop: Property, operator: Operator, candidate: BaseCandidate, verdict: Verdict
+    prop: Property, operator: Operator, candidate: BaseCandidate, verdict: Verdict, once: str
 ) -> Verdict:
-    """The verdict on a candidate whose first call of all, to detect its framework, differed."""
+    """The verdict on a candidate whose first calls, to detect its framework, differed."""
     draw = Draw(1)
-    message = f"not deterministic: {candidate.once}"
+    message = f"not deterministic: {once}"
     failure = Failure(operator.case(draw), "once", message, draw, calls=0)
     code = snippet(prop, operator, candidate, failure, b"")
     verdict = replace(verdict, status=FAILED, message=message, code=code, size=failure.size)

@@ -80,12 +80,27 @@ def moved(oracle: Function, case: Case, along: Directions, step: float) -> Array
     return np.asarray(oracle(*replaced(case, arrays)))
 
 
-def quotient(oracle: Function, case: Case, along: Directions) -> float:
-    """The same by one quotient, for messages: also where terms cancel, or a kink is near."""
-    half = STEPS[1]
+def quotient(
+    oracle: Function, case: Case, along: Directions, upstream: Array | None = None
+) -> float:
+    """The same by one quotient, for messages: also where terms cancel, or a kink is near.
+
+    ``upstream`` are the weights of the output's entries, if not its ``output_weights``.
+    """
+    half = STEPS[0]
     outputs = [moved(oracle, case, along, step) for step in (half, -half)]
-    difference = (outputs[0] - outputs[1]) * output_weights(outputs[0].shape)
-    return float(difference.sum()) / (2 * half)
+    weights = output_weights(outputs[0].shape) if upstream is None else upstream
+    return float(((outputs[0] - outputs[1]) * weights).sum()) / (2 * half)
+
+
+def derivative(
+    oracle: Function, case: Case, place: Place, entry: int, upstream: Array | None = None
+) -> float:
+    """The derivative by one entry of an array, counted in its flat order, by a ``quotient``."""
+    array = get(case, place)
+    to = np.zeros(array.shape)
+    to.flat[entry] = step = max(1.0, abs(array.flat[entry]))
+    return quotient(oracle, case, {place: to}, upstream) / step
 
 
 STEPS = (2.0**-19, 2.0**-15, 2.0**-11)

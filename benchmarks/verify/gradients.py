@@ -5,7 +5,7 @@ As in ``properties``, the lines of a check are printed with a failing case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import combinations, count, islice
@@ -30,6 +30,7 @@ from benchmarks.verify.cases import (
 )
 from benchmarks.verify.derivatives import (
     Directions,
+    derivative,
     differences,
     directions,
     output_weights,
@@ -61,6 +62,9 @@ from benchmarks.verify.tolerances import (
     scale,
 )
 from reference.primitives import Array
+
+FEW_ENTRIES = 100
+"""Of so many the derivative by each is computed to name the one that is the farthest off."""
 
 
 def gradient(
@@ -94,35 +98,51 @@ def gradient(
 def entry_named(
     arrays: Sequence[Array], oracle: Function, case: Case, along: Directions, uses: int = 1
 ) -> Iterator[None]:
-    """Begin the message of an error with an entry of a gradient that has much of it."""
+    """Begin the message of an error with the gradient's entry that is the farthest off.
+
+    Of more than ``FEW_ENTRIES`` with one that has much of the error.
+    """
     try:
         yield
     except OutOfToleranceError as failure:
         found = dict(zip(along, arrays, strict=True))
-
-        def off(part: Directions) -> float:
-            of_part = total([found[place] for place in part], part)
-            return of_part - uses * quotient(oracle, case, part)
-
-        places = [place for place, to in along.items() if to.size]
-        place = _with_most(places, lambda some: off({one: along[one] for one in some}))
-        to, array = along[place], found[place]
-
-        def entries(some: Any) -> Directions:
-            chosen = np.zeros(to.size)
-            chosen[some] = to.flat[some]
-            return {place: chosen.reshape(to.shape)}
-
-        entry = _with_most(np.arange(to.size), lambda some: off(entries(some)))
-        actual = float(array.flat[entry])
-        expected = actual - off(entries([entry])) / float(to.flat[entry])
-        at = ", ".join(map(str, np.unravel_index(entry, to.shape)))
+        entries = [(place, i) for place, to in along.items() for i in range(to.size)]
+        if len(entries) > FEW_ENTRIES:
+            entries = [_entry_with_most(found, oracle, case, along, uses)]
+        pairs = [
+            (float(found[place].flat[i]), uses * derivative(oracle, case, place, i))
+            for place, i in entries
+        ]
+        worst = int(np.argmax([abs(actual - expected) for actual, expected in pairs]))
+        (place, entry), (actual, expected) = entries[worst], pairs[worst]
+        at = ", ".join(map(str, np.unravel_index(entry, found[place].shape)))
         failure.args = (
             f"gradient by {argument(place)}{f' at [{at}]' if at else ''}: {actual:.6g}, expected "
             f"{expected:.6g}; the derivative along random directions of all: "
             f"{str(failure).removeprefix('gradient: ')}",
         )
         raise
+
+
+def _entry_with_most(
+    found: Mapping[Place, Array], oracle: Function, case: Case, along: Directions, uses: int
+) -> tuple[Place, int]:
+    """An entry that has much of the error along directions, by bisection."""
+
+    def off(part: Directions) -> float:
+        of_part = total([found[place] for place in part], part)
+        return of_part - uses * quotient(oracle, case, part)
+
+    places = [place for place, to in along.items() if to.size]
+    place = _with_most(places, lambda some: off({one: along[one] for one in some}))
+    to = along[place]
+
+    def entries(some: Any) -> Directions:
+        chosen = np.zeros(to.size)
+        chosen[some] = to.flat[some]
+        return {place: chosen.reshape(to.shape)}
+
+    return place, int(_with_most(np.arange(to.size), lambda some: off(entries(some))))
 
 
 def _with_most(items: Any, off: Callable[[Any], float]) -> Any:
@@ -150,10 +170,8 @@ def finite_gradient(
         try:
             assert_finite(array, f"gradient by {argument(place)}")
         except AssertionError as failure:
-            exact, to = rounded(case, "float64"), np.zeros(array.shape)
-            entry = np.argmin(np.isfinite(array))
-            to.flat[entry] = step = max(1.0, abs(get(exact, place).flat[entry]))
-            expected = uses * quotient(oracle, exact, {place: to}) / step
+            exact, entry = rounded(case, "float64"), int(np.argmin(np.isfinite(array)))
+            expected = uses * derivative(oracle, exact, place, entry)
             raise AssertionError(f"{failure}, expected {expected:.6g}") from None
     return arrays, output
 
@@ -204,15 +222,14 @@ def gradient_of_sum(
 ) -> None:
     """The gradient of the output's sum, with strides of zero, is that of ones, and of two parts."""
     places = [place for place in float_arrays(case) if place[0] in by]
-    output = oracle(*case)
-    ones = np.ones(np.shape(output))
+    ones = np.ones(np.shape(oracle(*case)))
     measured = partial(flat_gradient, candidate, places)
     found, expected = measured(case, ones, "broadcast"), measured(case, ones)
     part = np.where(np.arange(ones.size) % 2, 2.0, -1.0).reshape(ones.shape)  # no rounding
     whole = measured(case, part) + measured(case, ones - part)
     with decidable(oracle, case, measured):
-        assert_same(found, expected, case, places, output)
-        assert_same(found, whole, case, places, output)
+        assert_same(found, expected, oracle, case, places, ones)
+        assert_same(found, whole, oracle, case, places, ones)
 
 
 def gradient_after_other(
@@ -235,11 +252,14 @@ def gradient_same_array(
     """With one array for the first two arguments its gradient is the sum of theirs."""
     _, Y, *rest = case
     first, second = (place for place in float_arrays(case) if place[0] in by)
-    output = oracle(Y, Y, *rest)
-    weights = output_weights(np.shape(output))
+    weights = output_weights(np.shape(oracle(Y, Y, *rest)))
     parts, _ = candidate.gradient((Y, Y.copy(), *rest), weights, [first, second])
     whole, _ = candidate.gradient((Y, Y, *rest), weights, [first])
-    assert_same(_flat(whole), _flat([parts[0] + parts[1]]), case, [second], output)
+
+    def of_one(Y: Array, *rest: Any) -> Any:
+        return oracle(Y, Y, *rest)
+
+    assert_same(_flat(whole), _flat([parts[0] + parts[1]]), of_one, (Y, *rest), [first])
 
 
 def gradient_scaled(
@@ -248,13 +268,12 @@ def gradient_scaled(
     """A larger, smaller or negative upstream gradient gives as much more or less gradient."""
     places = [place for place in float_arrays(case) if place[0] in by]
     measured = partial(flat_gradient, candidate, places)
-    output = oracle(*case)
-    upstream = output_weights(np.shape(output))
+    upstream = output_weights(np.shape(oracle(*case)))
     plain = measured(case, upstream)
     for factor in (-(2.0**17), 2.0**-27):
         found = measured(case, factor * upstream) / factor
         with decidable(oracle, case, measured):
-            assert_same(found, plain, case, places, output)
+            assert_same(found, plain, oracle, case, places)
 
 
 def gradient_of_parts(
@@ -263,15 +282,14 @@ def gradient_of_parts(
     """Gradients of some rows or entries of the output, and of the others, add up to that of all."""
     places = [place for place in float_arrays(case) if place[0] in by]
     measured = partial(flat_gradient, candidate, places)
-    output = oracle(*case)
-    upstream = output_weights(np.shape(output))
+    upstream = output_weights(np.shape(oracle(*case)))
     plain, rows = measured(case, upstream), len(np.atleast_1d(upstream))
     columns = [1] * (upstream.ndim - 1)
     some = [np.arange(rows) == rows - 1, np.arange(rows) % 2 == 0] if upstream.ndim else []
     for of in (*(chosen.reshape(-1, *columns) for chosen in some), upstream > 0):
         found = measured(case, upstream * of) + measured(case, upstream * ~of)
         with decidable(oracle, case, measured):
-            assert_same(found, plain, case, places, output)
+            assert_same(found, plain, oracle, case, places)
 
 
 def assert_same_gradients(
@@ -286,8 +304,7 @@ def assert_same_gradients(
     Raises:
         UndecidedError: a kink of ReLU is too near.
     """
-    output = oracle(*case)
-    weights = output_weights(np.shape(output))
+    weights = output_weights(np.shape(oracle(*case)))
     measured = partial(flat_gradient, candidate, places)
     plain, _ = candidate.gradient(case, weights, places)
     expected = dict(zip(places, plain, strict=True))
@@ -296,24 +313,38 @@ def assert_same_gradients(
         found, _ = candidate.gradient(case, weights, of, **way)
         actual = expected | dict(zip(of, found, strict=True))
         with decidable(oracle, case, measured):
-            assert_same(_flat(actual.values()), _flat(expected.values()), case, places, output)
+            assert_same(_flat(actual.values()), _flat(expected.values()), oracle, case, places)
 
 
 def assert_same(
-    found: Array, expected: Array, case: Case, places: Sequence[Place], output: Any
+    found: Array,
+    expected: Array,
+    oracle: Function,
+    case: Case,
+    places: Sequence[Place],
+    upstream: Array | None = None,
 ) -> None:
     """Assert that two gradients of one output, by the arrays at ``places``, are the same.
 
     One whose terms cancel has their rounding errors: a rounding of the output counts as one.
     """
-    least = FLOAT64 / DIFFERENCES * scale(output)
-    assert_gradients(found, expected, case, places, least)
+    least = FLOAT64 / DIFFERENCES * scale(oracle(*case))
+    assert_gradients(found, expected, oracle, case, places, least, upstream)
 
 
 def assert_gradients(
-    found: Array, expected: Array, case: Case, places: Sequence[Place], least: float = 0.0
+    found: Array,
+    expected: Array,
+    oracle: Function,
+    case: Case,
+    places: Sequence[Place],
+    least: float = 0.0,
+    upstream: Array | None = None,
 ) -> None:
-    """``assert_derivative`` of two flat gradients; the message names the array, and the place."""
+    """``assert_derivative`` of two flat gradients of a candidate.
+
+    The message names the array and the entry, and has the oracle's derivative by it beside both.
+    """
     dtype = dtype_of(case)
     try:
         assert_derivative(found, expected, "gradient", dtype, least)
@@ -327,8 +358,17 @@ def assert_gradients(
         assert_finite(array, f"gradient by {argument(place)}")
     worst = max(places, key=lambda place: error(actual[place], wanted[place]))
     least = scale([*expected, least])
-    of = f"gradient by {argument(worst)}"
-    assert_derivative(actual[worst], wanted[worst], of, dtype, least)
+    try:
+        of = f"gradient by {argument(worst)}"
+        assert_derivative(actual[worst], wanted[worst], of, dtype, least)
+    except OutOfToleranceError as of_worst:
+        failure = of_worst
+        if np.isfinite(failure.error):
+            entry = int(np.argmax(np.abs(actual[worst] - wanted[worst])))
+            exact = rounded(case, "float64")
+            of_oracle = derivative(oracle, exact, worst, entry, upstream)
+            both = str(failure).replace(", expected ", ", but otherwise ")
+            failure.args = (f"{both}; the oracle's is {of_oracle:.6g}",)
     raise failure
 
 
@@ -372,11 +412,11 @@ def gradient_of_shifted(
     """Millions added to all channels do not change the gradient."""
     X, *rest = case
     places = [place for place in float_arrays(case) if place[0] in by]
-    output = oracle(*case)
-    measured, weights = partial(flat_gradient, candidate, places), output_weights(np.shape(output))
+    weights = output_weights(np.shape(oracle(*case)))
+    measured = partial(flat_gradient, candidate, places)
     found, expected = measured((X + 2**22, *rest), weights), measured(case, weights)
     with decidable(oracle, case, measured):
-        assert_same(found, expected, case, places, output)
+        assert_same(found, expected, oracle, case, places)
 
 
 def gradient_float32(
@@ -392,7 +432,7 @@ def gradient_float32(
     if np.abs(expected).max(initial=0.0) < FLOAT32_GRADIENT * scale(output):
         raise UndecidedError  # the terms of the derivatives cancel
     with decidable(oracle, low, measured, directions(oracle, exact, by)):
-        assert_gradients(found, expected, low, places)
+        assert_gradients(found, expected, oracle, low, places)
 
 
 def flat_gradient(

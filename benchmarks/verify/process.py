@@ -28,6 +28,8 @@ import cloudpickle
 from benchmarks.errors import InputError
 from benchmarks.verify import wire
 from benchmarks.verify.candidate import (
+    FILE_LIMIT,
+    LARGEST_FILE,
     MEMORY_LIMIT,
     TIME_LIMIT,
     BaseCandidate,
@@ -136,7 +138,7 @@ class Isolated(BaseCandidate):
 
     Attributes:
         mentions: the frameworks that its module imports.
-        uses_hashes: whether its module has a set.
+        is_apart: whether its module has a set, or starts processes, and may fail in a worker alone.
         hash_seed: of workers that are started from now on.
     """
 
@@ -150,7 +152,7 @@ class Isolated(BaseCandidate):
         name: str | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """Start a worker and load the candidate, see ``conformance.resolve``.
+        """Start a worker and load the candidate, see ``detection.resolve``.
 
         Raises:
             InputError: it cannot be loaded, sent, or called with the operator's ``arguments``.
@@ -168,7 +170,7 @@ class Isolated(BaseCandidate):
         about = self._start()
         self.padding = about["padding"]
         self.mentions: list[str] = about["mentions"]
-        self.uses_hashes: bool = about["hashes"]
+        self.is_apart: bool = about["apart"]
 
     def restart(self) -> None:
         self.close()
@@ -290,7 +292,7 @@ class Isolated(BaseCandidate):
             connection.settimeout(self.limits.seconds)
             wire.send(connection, self._number, self._request.data, self._request.descriptor)
             number, data = wire.receive(connection, deadline)
-            while number < self._number:  # a late response, by a thread or a fork of the candidate
+            while number < self._number:  # a late response, by a thread of the candidate
                 number, data = wire.receive(connection, deadline)
             response = wire.load(data)
             failed, wrong = response.get("failed"), response.get("input")
@@ -312,6 +314,9 @@ class Isolated(BaseCandidate):
         if failed is not None:
             if response.get("kind") == MEMORY_LIMIT and self.limits.memory:
                 failed = f"{failed}; its limit is {self.limits.memory / 2**30:g} GiB of memory"
+            if response.get("kind") == FILE_LIMIT:
+                most = f"{LARGEST_FILE / 2**30:g} GiB"
+                failed = f"{failed}; its limit is {most} in a file, or printed in a call"
             raise CandidateError(_printable(str(failed)), str(response.get("kind")))
         return response.get("value")
 

@@ -315,8 +315,10 @@ def same_self_bleu(candidate: BaseCandidate, oracle: Function, case: Case) -> No
 
 def assert_either(found: Array, smoothed: Array, textbook: Array) -> None:
     """Assert that each of BLEU-1 to -4 equals the smoothed one, or the textbook's."""
-    nearer = np.abs(found - textbook) < np.abs(found - smoothed)
-    assert_smoothed(found, np.where(nearer, textbook, smoothed))
+    if found.shape == np.shape(smoothed):
+        nearer = np.abs(found - textbook) < np.abs(found - smoothed)
+        smoothed = np.where(nearer, textbook, smoothed)
+    assert_smoothed(found, smoothed)
 
 
 def matched(candidates: list[list[str]], references: list[list[list[str]]]) -> Array:

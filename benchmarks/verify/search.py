@@ -193,35 +193,35 @@ def _confirmed(attempt: Attempt, first: Failure, tested: Iterable[Sequence[Teste
     """
     if first.kind in LIMITS:
         return first
-    times, after_other = 0, replace(attempt, after_other=True)
+    attempt = replace(attempt, watched=first.case, outcomes=[])
+    after_other = replace(attempt, after_other=True)
     for of, so in ((attempt, ""), (after_other, " after one with other numbers of these shapes")):
-        found, again = _shrunk(of, first, so)
-        if found:
+        if found := _shrunk(of, first, so):
             return found
-        times = again or times
     tried = (_earlier(attempt, first, tests[-EARLIER:]) for tests in tested)
-    earlier = () if times else next(filter(None, tried), ())
+    earlier = () if any(attempt.outcomes) else next(filter(None, tried), ())
     if earlier:
         what = "an earlier case" if len(earlier) == 1 else f"{len(earlier)} earlier cases"
-        found, times = _shrunk(replace(attempt, earlier=earlier), first, f" after {what}")
-        if found:
+        if found := _shrunk(replace(attempt, earlier=earlier), first, f" after {what}"):
             return found
+    if any(attempt.outcomes):
+        _repeated(attempt, first.case, to_the_end=True)
+    times, further = sum(attempt.outcomes), len(attempt.outcomes)
     said = "not deterministic, or dependent on many earlier calls: failed once, and not again"
     if times:
-        said = f"not deterministic: failed in {times} of {REPEATS} further calls on this case"
+        said = f"not deterministic: failed in {times} of {further} further calls on this case"
     return replace(first, message=f"{said}: {first.message}", calls=0, times=times)
 
 
-def _shrunk(attempt: Attempt, first: Failure, so: str) -> tuple[Failure | None, int]:
-    """The failure, shrunk if possible, where it comes again in the same call of fresh processes.
+def _shrunk(attempt: Attempt, first: Failure, so: str) -> Failure | None:
+    """The failure, shrunk if possible, if it comes again in the same call of fresh processes.
 
-    Otherwise how often it came again. ``so`` says how it is called.
+    ``so`` says how it is called.
     """
-    often = 0
     for failure in (shrink(attempt, first), first):
-        calls, again, times = _repeated(attempt, failure.case)
+        calls, again, _ = _repeated(attempt, failure.case)
         if again.kind in LIMITS:
-            return again, times
+            return again
         # repeated, since a random failure may by chance occur in the same call again
         if calls and all(_repeated(attempt, failure.case)[0] == calls for _ in range(CONFIRMED)):
             where = f" (in run {calls} of the check, in a fresh process{so})"
@@ -234,23 +234,21 @@ def _shrunk(attempt: Attempt, first: Failure, so: str) -> tuple[Failure | None, 
             )
             if calls > 1 or so:
                 found = replace(found, message=found.message + where)
-            return found, times
-        if times and not often:
-            often = _repeated(attempt, failure.case, to_the_end=True)[2]
-    return None, often
+            return found
+    return None
 
 
 def with_fewest_runs(attempt: Attempt, failure: Failure, calls: int) -> Failure:
     """A failure by a limit, with the runs of its check until it comes again in a fresh process.
 
-    If it does not, with as many as the ``calls`` of before. A hang that does not come again in the
-    same run is said not to be deterministic.
+    If it does not, with as many as the ``calls`` of before, and it is said not to be deterministic;
+    as is a hang that does not come again in the same run. Memory may run out in another.
     """
     runs, again, _ = _repeated(attempt, failure.case)
-    if runs == 1 or failure.kind != TIME_LIMIT:
-        return replace(failure, calls=runs if again.kind in LIMITS else calls)
+    if runs == 1 or (failure.kind != TIME_LIMIT and again.kind in LIMITS):
+        return replace(failure, calls=runs)
     other, more, _ = _repeated(attempt, failure.case)
-    if again.kind == more.kind == TIME_LIMIT and runs == other:
+    if again.kind == more.kind == failure.kind and runs == other:
         return replace(failure, calls=runs)
     of_each = " and ".join(
         f"run {run}" if run else f"none of {REPEATS} runs" for run in (runs, other)

@@ -107,9 +107,9 @@ def _output() -> tuple[Any, ...]:
     return (sys.stdout,)
 
 
-def settings_reader() -> tuple[Callable[[], dict[str, Any]], dict[str, Seedings]]:
+def settings_reader() -> tuple[Callable[..., dict[str, Any]], dict[str, Seedings]]:
     """A function that reads the settings, without those of modules imported later; and its
-    generators.
+    generators, which it leaves out if told so, since reading them draws a number.
 
     It calls the original functions, so that patching them has no effect.
     """
@@ -155,8 +155,9 @@ def settings_reader() -> tuple[Callable[[], dict[str, Any]], dict[str, Seedings]
     variables = {f"os.environ[{name!r}]": name for name in os.environ}  # libraries add others
     get = os.environ.get
 
-    def read() -> dict[str, Any]:
-        found = {name: function() for name, function in functions.items()}
+    def read(of_generators: bool = True) -> dict[str, Any]:
+        chosen = functions if of_generators else functions.keys() - generators.keys()
+        found = {name: functions[name]() for name in chosen}
         return found | {said: get(name) for said, name in variables.items()}
 
     return read, generators

@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 import textwrap
+from base64 import b64decode, b64encode  # noqa: F401
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial  # noqa: F401
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import cloudpickle
 import numpy as np
 
 from benchmarks.verify.attempt import OF_ANOTHER, Failure, has_directions
@@ -38,7 +40,7 @@ HOMES = {
     "OPERATORS": "benchmarks.verify.operators",
     "exported": "benchmarks.verify",
     "project": "benchmarks.verify",
-    "resolve": "benchmarks.verify.conformance",
+    "resolve": "benchmarks.verify.detection",
 }
 """Modules of names that cannot be found from their values."""
 
@@ -135,11 +137,11 @@ def _candidate(
             function = _imported(candidate.source) and candidate.source.__qualname__
         if not function:
             function = "function"
-            yield "function = ...  # your function; it cannot be imported by name"
-    # where memory lies, and hashes of strings, are those of a worker process
+            yield f"function = {_copied(candidate.source)}"
+    # limits, where memory lies, and hashes of strings, are those of a worker process
     by_others = failure.after_other or failure.earlier or not failure.calls
-    by_hashes = failure.by_hashes or getattr(candidate, "uses_hashes", False)
-    if failure.kind in APART or by_others or by_hashes:
+    is_apart = failure.by_hashes or getattr(candidate, "is_apart", False)
+    if failure.kind in APART or by_others or is_apart:
         limits = getattr(candidate, "limits", Limits())
         said = f", limits={limits!r}" if limits != Limits() else ""
         if folder:
@@ -161,6 +163,21 @@ def _imported(function: Any) -> str:
         if module != "__main__" and attrgetter(name)(sys.modules.get(module)) is function:
             return f"from {module} import {name.partition('.')[0]}"
     return ""
+
+
+def _copied(function: Any) -> str:
+    """A copy of a function that cannot be imported by name, as an expression."""
+    with suppress(Exception):
+        module = sys.modules[getattr(function, "func", function).__module__]  # of a partial, too
+        cloudpickle.register_pickle_by_value(module)
+        try:
+            text = b64encode(cloudpickle.dumps(function)).decode()
+        finally:
+            cloudpickle.unregister_pickle_by_value(module)
+        if len(text) <= LONGEST:
+            said = "  # a copy of yours, which cannot be imported by name"
+            return f"cloudpickle.loads(b64decode({text!r})){said}"
+    return "...  # your function; it cannot be imported by name"
 
 
 def _oracle(operator: Operator) -> str:

@@ -15,8 +15,8 @@ from benchmarks.verify.conformance import (
     PROJECT_EXAMPLES,
     Verdict,
     conformance_test,
-    resolve,
 )
+from benchmarks.verify.detection import resolve
 from benchmarks.verify.operators import OPERATORS, Operator
 from benchmarks.verify.process import Limits
 from benchmarks.verify.project import ProjectImplementation, implementations

@@ -255,17 +255,27 @@ def _aligned(actual: Any, expected: Any) -> tuple[Sequence[str], Sequence[Any], 
                 lost = ", ".join(map(repr, sorted(missing)))
                 raise AssertionError(f"no output {lost} among {', '.join(map(repr, actual))}")
             actual = {key: actual[key] for key in expected}
+    elif isinstance(actual, Mapping):
+        kind = type(actual).__name__
+        raise AssertionError(f"a {kind} of {len(actual)}, expected {_kind(expected)}")
     found: Sequence[Any] = [actual] if len(wanted) == 1 else outputs(actual)
     if len(wanted) == 1 and isinstance(actual, (tuple, list)) and np.ndim(expected):
         try:
             found = [np.asarray(actual, dtype=np.float64)]
         except (TypeError, ValueError):  # of several shapes
-            kind, shape = type(actual).__name__, np.shape(expected)
-            message = f"a {kind} of {len(actual)}, expected an array of shape {shape}"
+            kind = type(actual).__name__
+            message = f"a {kind} of {len(actual)}, expected {_kind(expected)}"
             raise AssertionError(message) from None
     if len(found) != len(wanted):
         raise AssertionError(f"{len(found)} outputs, expected {len(wanted)}")
     return names, found, wanted
+
+
+def _kind(expected: Any) -> str:
+    """What a result should be."""
+    if isinstance(expected, (tuple, list)):
+        return f"{len(expected)} outputs"
+    return f"an array of shape {np.shape(expected)}"
 
 
 def assert_smoothed(actual: npt.ArrayLike, expected: npt.ArrayLike) -> None:

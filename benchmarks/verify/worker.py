@@ -17,6 +17,7 @@ import os
 import pickle
 import random
 import resource
+import select
 import signal
 import socket
 import sys
@@ -29,14 +30,19 @@ import numpy as np
 
 from benchmarks.errors import InputError
 from benchmarks.verify import shared, wire
-from benchmarks.verify.candidate import Candidate, CandidateError, load, padding_argument
+from benchmarks.verify.candidate import (
+    LARGEST_FILE,
+    Candidate,
+    CandidateError,
+    load,
+    padding_argument,
+)
 from benchmarks.verify.frameworks import FRAMEWORKS
 from benchmarks.verify.originals import torch_originals
 from benchmarks.verify.supervisor import end_children, end_orphans, fork
 
-LARGEST_FILE = 2**30
-"""Maximum size of a file that a worker may write, including its output, in bytes."""
-
+STARTING = "fork", "system", "popen", "Popen", "run", "check_output", "Process", "Pool"
+"""Names of functions and classes that start processes."""
 
 LARGEST_OUTPUT = 2**24
 """Size of a candidate's output after which, between two calls, it is deleted, in bytes."""
@@ -80,7 +86,7 @@ def _detach(control: socket.socket, output: int) -> None:
 
 
 def _worker(connection: socket.socket, await_supervisor: Callable[[], object]) -> None:
-    home = os.getpid()
+    home, (of_forks, returned) = os.getpid(), os.pipe()
     faulthandler.enable()  # a crash prints where it happened
     _reseed()
     candidate: Candidate | None = None
@@ -105,8 +111,12 @@ def _worker(connection: socket.socket, await_supervisor: Callable[[], object]) -
             if os.fstat(1).st_size > LARGEST_OUTPUT:
                 os.ftruncate(1, 0)
                 os.lseek(1, 0, os.SEEK_SET)
-        if os.getpid() != home:
-            os._exit(0)  # this is a fork by the candidate: only the worker itself responds
+        if os.getpid() != home:  # a fork by the candidate, whose caller would go on twice
+            os.write(returned, b"!")
+            os._exit(0)
+        if select.select([of_forks], [], [], 0)[0]:
+            os.read(of_forks, 1)
+            response = {"failed": "returned in a process that it forked, too", "kind": "fork"}
         await_supervisor()  # exits if the candidate has killed the supervisor
         try:
             answer = wire.dump(response)
@@ -153,10 +163,11 @@ def _loaded(
         padding = padding_argument(candidate.function, arguments)
     except TypeError as error:
         raise InputError(f"candidate {name} {error}") from None
-    module = sys.modules.get(getattr(candidate.function, "__module__", ""))
+    of = getattr(candidate.function, "__module__", "")
+    module = sys.modules.get(of) if of != "__main__" else None  # which is this one here
     nodes = _nodes(module)
     mentions = sorted(_imported(module, nodes))
-    return candidate, {"padding": padding, "mentions": mentions, "hashes": _uses_hashes(nodes)}
+    return candidate, {"padding": padding, "mentions": mentions, "apart": _is_apart(nodes)}
 
 
 def _nodes(module: ModuleType | None) -> list[ast.AST]:
@@ -166,11 +177,14 @@ def _nodes(module: ModuleType | None) -> list[ast.AST]:
     return []
 
 
-def _uses_hashes(nodes: Sequence[ast.AST]) -> bool:
-    """Whether there is a set, which may be in another order in every other process."""
+def _is_apart(nodes: Sequence[ast.AST]) -> bool:
+    """Whether there is a set, which may be in another order in every other process, or a module by
+    which processes are started, which have a worker's limits in a worker alone.
+    """
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     sets = any(isinstance(node, (ast.Set, ast.SetComp)) for node in nodes)
-    return sets or not names.isdisjoint(("set", "frozenset", "hash"))
+    return sets or not names.isdisjoint(("set", "frozenset", "hash", *STARTING))
 
 
 def _imported(module: ModuleType | None, nodes: Sequence[ast.AST]) -> set[str]:

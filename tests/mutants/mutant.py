@@ -9,7 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 
-from benchmarks.verify.conformance import Verdict, conformance_test, resolve
+from benchmarks.verify.conformance import Verdict, conformance_test
+from benchmarks.verify.detection import resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Limits
 from tests.candidates import (

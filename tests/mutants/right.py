@@ -17,7 +17,8 @@ from typing import Any
 from benchmarks import workers
 from benchmarks.perf import threads
 from benchmarks.verify.candidate import Candidate
-from benchmarks.verify.conformance import FAILED, Verdict, conformance_test, takes_arrays
+from benchmarks.verify.conformance import FAILED, Verdict, conformance_test
+from benchmarks.verify.detection import takes_arrays
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.project import implementations
 from tests.candidates import (

@@ -1,6 +1,7 @@
 """A stranger's module, and the verdicts on the functions in it."""
 
-from benchmarks.verify.conformance import FAILED, conformance_test, resolve
+from benchmarks.verify.conformance import FAILED, conformance_test
+from benchmarks.verify.detection import resolve
 from benchmarks.verify.operators import OPERATORS
 
 

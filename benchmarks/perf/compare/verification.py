@@ -17,7 +17,8 @@ import torch
 from benchmarks.perf.cases.case import eager
 from benchmarks.perf.compare.benchmarks import Benchmark
 from benchmarks.verify import project
-from benchmarks.verify.conformance import FAILED, conformance_test, resolve
+from benchmarks.verify.conformance import FAILED, conformance_test
+from benchmarks.verify.detection import resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.project import ProjectImplementation, implementations
 
