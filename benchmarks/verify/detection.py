@@ -145,12 +145,11 @@ def _first_answer(candidate: Isolated, call: Callable[[], Any], what: str = "cal
 def _difference(first: Answer, again: Answer) -> str:
     """A colon and how an answer differs from a later one, or what it raised."""
     (_, result, said), (_, other, of_other) = first, again
-    pairs = [(result, other)]
-    if isinstance(result, list) and isinstance(other, list):
-        pairs = [pair for pair in zip(result, other, strict=False) if not _alike(*pair)]
-    for one, later in pairs[:1]:
-        if isinstance(one, np.ndarray) and isinstance(later, np.ndarray):
-            said = str(OutOfToleranceError("output", one, later, SAME_CALL)).partition(": ")[2]
+    while isinstance(result, (list, tuple)) and isinstance(other, (list, tuple)):
+        pairs = zip(result, other, strict=False)
+        result, other = next((pair for pair in pairs if not _alike(*pair)), ("", ""))
+    if isinstance(result, np.ndarray) and isinstance(other, np.ndarray):
+        said = str(OutOfToleranceError("output", result, other, SAME_CALL)).partition(": ")[2]
     said = said or of_other
     return said and f": {said}"
 
