@@ -299,7 +299,8 @@ CALLED = (
     "Arguments are passed by position, arrays as NumPy arrays, PyTorch tensors or JAX arrays, "
     "rates and other numbers as Python's: with arrays in float64 they must not be rounded to "
     "float32. Mappings are in any order. Arguments must not be changed, and nothing may be kept "
-    f"from one call to the next. Nor may a call change a global setting: {SETTINGS}. "
+    "from one call to the next. Nor may a call change a global setting, nor what converts or "
+    f"frees its result: {SETTINGS}. "
     "What a file sets when it is imported holds for its calls, and is not judged. Two processes, "
     "in which Python iterates over sets of names in different orders, must give the same.",
     "JAX compiles every operation anew for each shape: its candidates take minutes, with --quick "
@@ -310,7 +311,8 @@ CALLED = (
     "replacing them changes nothing. JAX's, and the few lines of the kit in its process, it could "
     "rewrite, to compute a result when it is read instead of in its function. And one that looks "
     "at its process may see that it is verified, and be wrong elsewhere.",
-    "Processes started by a candidate end with it; a candidate that kills its parent ends itself. "
+    "Processes started by a candidate end with it; a candidate that kills its parent ends itself; "
+    "a call must not return in a process that it forked, too. "
     "From Linux 6.12 (Landlock) it cannot signal other processes or access their memory, not even "
     "as root. On older systems, or in a container without Landlock, it can: killing this command "
     "gives no verdict, and writing to its memory could fake a pass. Files, including the kit's, "
