@@ -87,7 +87,7 @@ def test_a_failure_that_does_not_always_come_again_says_how_often_it_did(rate, s
         "not deterministic, or dependent on many earlier calls: failed ",
     )
     if again:
-        said = f"not deterministic: failed in {again} of {len(outcomes) - 1} further calls"
+        said = f"not deterministic: failed in {again} of {len(outcomes) - 1} further runs"
     assert found.message.startswith(said), found.message
     assert len(outcomes) > search.REPEATS
 

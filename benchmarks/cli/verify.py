@@ -319,7 +319,8 @@ CALLED = (
     "stay accessible.",
     "Results are arrays, numbers, or collections of them. What is neither is converted by DLPack "
     "or __array__ as soon as the call returns; subclasses of NumPy's arrays, which may compute "
-    "when they are read, are refused. A file may have 1 GiB; of what is printed the end is shown.",
+    "when they are read, are refused. Results and arguments are compared then: what a thread "
+    "writes to them later is not seen. A file may have 1 GiB; of what is printed the end is shown.",
     "A function with an argument named lengths gets a padded batch: the sequences with a batch "
     "axis in front, and by that name the number of valid rows of each sequence; of two arguments "
     "that are sequences, those of the second. Named mask it "

@@ -49,7 +49,7 @@ class Failure:
         draw: the choices of the case; None if its numbers were simplified.
         calls: the number of runs of the check in a fresh process until it fails; 0 if not
             deterministic.
-        times: if not, how often it failed again in further calls of its case.
+        times: if not, how often it failed again in further runs of its check on its case.
         after_other: whether each run follows a call with other numbers of the same shapes.
         earlier: earlier tests, which each run follows.
         by_hashes: whether it depends on the hashes of strings, by which sets are ordered.

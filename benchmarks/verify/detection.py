@@ -52,10 +52,8 @@ def resolve(
         return _with_gradients_compared(candidate, operator)
     if kind in LIMITS:  # in another framework it would take as long
         if len(candidate.mentions) == 1 and candidate.mentions != [candidate.framework]:
-            once = candidate.once
             candidate.close()
             candidate = isolated(*candidate.mentions)
-            candidate.once = once
         candidate.restart()
         return candidate
     # a function that takes NumPy's arrays may also take those of a framework that it returns for
@@ -79,9 +77,7 @@ def resolve(
     chosen = min((*tried, candidate), key=rank)
     for other in (candidate, *tried):
         if other is not chosen:
-            # another framework's arrays may well take too long
-            if kinds[other.framework] not in LIMITS:
-                chosen.once = chosen.once or other.once
+            chosen.once = chosen.once or other.once
             other.close()
     return _with_gradients_compared(chosen, operator)
 
@@ -124,11 +120,13 @@ def _first_answer(candidate: Isolated, call: Callable[[], Any], what: str = "cal
         before = {} if kind in LIMITS else _states(candidate)
     name = f"its first {what} with {candidate.framework}'s arrays"
     candidate.firsts += ((name, call, first),)
-    if kind in LIMITS:
-        if what == "call":  # else the properties of gradients will fail, or `later_differs`
-            candidate.once = f"{name} exceeded its {kind}, a later one did not"
-        return kind
+    if kind in LIMITS and what == "gradient":
+        return kind  # the properties of gradients will fail too, or `later_differs`
     again = _answer(call)
+    if kind in LIMITS:
+        if again[0] not in LIMITS:
+            candidate.once = f"{name} exceeded its {kind}, a later one did not"
+        return again[0]
     if reseeded := seeded(before, _states(candidate)):
         candidate.once = f"{name} changed the global setting {reseeded}"
     if not _alike(first[:2], again[:2]):
@@ -148,7 +146,8 @@ def _difference(first: Answer, again: Answer) -> str:
     while isinstance(result, (list, tuple)) and isinstance(other, (list, tuple)):
         pairs = zip(result, other, strict=False)
         result, other = next((pair for pair in pairs if not _alike(*pair)), ("", ""))
-    if isinstance(result, np.ndarray) and isinstance(other, np.ndarray):
+    numbers = np.ndarray, float, int
+    if isinstance(result, numbers) and isinstance(other, numbers):
         said = str(OutOfToleranceError("output", result, other, SAME_CALL)).partition(": ")[2]
     said = said or of_other
     return said and f": {said}"

@@ -209,7 +209,7 @@ def _confirmed(attempt: Attempt, first: Failure, tested: Iterable[Sequence[Teste
     times, further = sum(attempt.outcomes), len(attempt.outcomes)
     said = "not deterministic, or dependent on many earlier calls: failed once, and not again"
     if times:
-        said = f"not deterministic: failed in {times} of {further} further calls on this case"
+        said = f"not deterministic: failed in {times} of {further} further runs on this case"
     return replace(first, message=f"{said}: {first.message}", calls=0, times=times)
 
 

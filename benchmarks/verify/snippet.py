@@ -145,7 +145,7 @@ def _candidate(
         limits = getattr(candidate, "limits", Limits())
         said = f", limits={limits!r}" if limits != Limits() else ""
         if folder:
-            yield f"sys.path.append({str(Path.cwd())!r})"
+            yield f"sys.path.insert(0, {str(Path.cwd())!r})"
         text = f"resolve({function}, OPERATORS[{operator.name!r}]{framework}{device}{said})"
     else:
         text = f"{make}({function}{framework}{device}{folder})"
@@ -165,10 +165,15 @@ def _imported(function: Any) -> str:
     return ""
 
 
+def _module(function: Any) -> ModuleType | None:
+    """The module of a function or an instance, or of a partial's function."""
+    return sys.modules.get(getattr(getattr(function, "func", function), "__module__", ""))
+
+
 def _copied(function: Any) -> str:
     """A copy of a function that cannot be imported by name, as an expression."""
     with suppress(Exception):
-        module = sys.modules[getattr(function, "func", function).__module__]  # of a partial, too
+        module = _module(function)
         cloudpickle.register_pickle_by_value(module)
         try:
             text = b64encode(cloudpickle.dumps(function)).decode()
@@ -229,13 +234,15 @@ def _imports(modules: Sequence[str], lines: str, source: Any) -> list[str]:
             assert module is not None
             found.add(f"from {module.__name__} import {name}")
     line, last = _imported(source), list[str]()
-    if line.rpartition(" ")[2] in used:
-        module = sys.modules[source.__module__]
-        if file := getattr(module, "__file__", None):  # pytest imports tests from anywhere
-            path = Path(file).resolve()
-            depth = module.__name__.count(".") + (path.stem == "__init__")
-            found.add("import sys")
-            last.append(f"sys.path.append({str(path.parents[depth])!r})")
+    is_imported = line.rpartition(" ")[2] in used
+    module = None if isinstance(source, str) else _module(source)
+    file = getattr(module, "__file__", None)
+    if module and file and (is_imported or "b64decode" in used):  # for what else it imports, too
+        path = Path(file).resolve()
+        depth = module.__name__.count(".") + (path.stem == "__init__")
+        found.add("import sys")
+        last.append(f"sys.path.insert(0, {str(path.parents[depth])!r})")
+    if is_imported:
         last.append(line)
     return [*sorted(found, key=lambda line: (line.startswith("from"), line)), *last]
 

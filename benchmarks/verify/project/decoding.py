@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any
@@ -26,23 +26,40 @@ IMAGES = 2
 """Number of images of a search; the case is the last, and the others have other scores."""
 
 
-def _of_images(table: Any, device: str) -> Tensor:
-    """Tables of log-probabilities, (IMAGES, *table.shape)."""
+def _of_images(table: Any, device: str, images: int) -> Tensor:
+    """Tables of log-probabilities, (images, *table.shape)."""
     return torch.stack(
-        [torch.tensor(table, device=device).roll(i, -1) for i in range(IMAGES)][::-1]
+        [torch.tensor(table, device=device).roll(i, -1) for i in range(images)][::-1]
     )
+
+
+def _also_alone(search: Callable[[int], Found]) -> Found:
+    """What a search of a number of images finds for the last, which must be the same for one.
+
+    A search ends when that of every image has: a fault in how it ends may not show beside another.
+    """
+    alone, beside = (search(images) for images in (1, IMAGES))
+    if alone != beside:
+        raise ValueError(f"found {alone} of one image, {beside} beside another")
+    return beside
 
 
 class _Table(nn.Module):
     """``NextLogProbs`` as a captioning model; the features of an image are its index."""
 
     def __init__(
-        self, model: NextLogProbs, start: int, end: int, max_length: int, device: str
+        self,
+        model: NextLogProbs,
+        start: int,
+        end: int,
+        max_length: int,
+        device: str,
+        images: int = IMAGES,
     ) -> None:
         super().__init__()
-        self.tables = _of_images(model.table, device)
+        self.tables = _of_images(model.table, device, images)
         self.start_id, self.end_id, self.pad_id, self.max_length = start, end, start, max_length
-        self.images = torch.arange(float(IMAGES), device=device)[:, None, None]
+        self.images = torch.arange(float(images), device=device)[:, None, None]
 
     def encode(self, features: Tensor, lengths: Tensor | None = None) -> Tensor:
         return features
@@ -76,8 +93,10 @@ class _Cached(_Table):
 class _Halves:
     """``HalvesLogProbs`` as a middle-out captioner, and its cache."""
 
-    def __init__(self, model: HalvesLogProbs, end: int, max_length: int, device: str) -> None:
-        self.tables = _of_images(model.table, device)
+    def __init__(
+        self, model: HalvesLogProbs, end: int, max_length: int, device: str, images: int
+    ) -> None:
+        self.tables = _of_images(model.table, device, images)
         # padding is never read
         self.start_id, self.end_id, self.pad_id, self.max_length = end, end, end, max_length
         V = self.tables.shape[-1]
@@ -117,8 +136,12 @@ def _plain(hypotheses: Sequence[Hypothesis | OnnxHypothesis]) -> Found:
 
 def greedy(model: NextLogProbs, start: int, end: int, max_length: int, *, device: str) -> Found:
     """``torch_impl.decoding.greedy``."""
-    table = _Table(model, start, end, max_length, device)
-    return _plain(search.greedy(table, table.images, max_length=max_length)[-1:])
+
+    def of(images: int) -> Found:
+        table = _Table(model, start, end, max_length, device, images)
+        return _plain(search.greedy(table, table.images, max_length=max_length)[-1:])
+
+    return _also_alone(of)
 
 
 def _another(word: int, V: int, end: int) -> int:
@@ -170,9 +193,13 @@ def beam_search(
     model: NextLogProbs, start: int, end: int, beam: int, length: int, num: int, *, device: str
 ) -> Found:
     """``torch_impl.decoding.beam_search``."""
-    table: Any = _Cached(model, start, end, length, device)
     options: Any = {"beam_size": beam, "max_length": length, "num_return": num}
-    return _plain(search.beam_search(table, table.images, **options)[-1])
+
+    def of(images: int) -> Found:
+        table: Any = _Cached(model, start, end, length, device, images)
+        return _plain(search.beam_search(table, table.images, **options)[-1])
+
+    return _also_alone(of)
 
 
 class _Exported(OnnxCaptioner):
@@ -199,11 +226,13 @@ def exported_beam_search(
     model: NextLogProbs, start: int, end: int, beam: int, length: int, num: int
 ) -> Found:
     """``benchmarks.scoring.onnx_captioner.OnnxCaptioner.beam_search``."""
-    table = _Cached(model, start, end, length, "cpu")
-    found = _Exported(table).beam_search(
-        table.images.numpy(), beam_size=beam, max_length=length, num_return=num
-    )
-    return _plain(found[-1])
+    options: Any = {"beam_size": beam, "max_length": length, "num_return": num}
+
+    def of(images: int) -> Found:
+        table = _Cached(model, start, end, length, "cpu", images)
+        return _plain(_Exported(table).beam_search(table.images.numpy(), **options)[-1])
+
+    return _also_alone(of)
 
 
 def grid_beam_search(
@@ -218,19 +247,27 @@ def grid_beam_search(
     device: str,
 ) -> Found:
     """``torch_impl.decoding.grid_beam.grid_beam_search``."""
-    table: Any = _Cached(model, start, end, length, device)
     options: Any = {"beam_size": beam, "max_length": length, "num_return": num}
-    words = _another(word, table.tables.shape[-1], end), word
-    return _plain(search_the_grid(table, table.images, words=words, **options)[-1])
+    words = [_another(word, model.table.shape[-1], end), word]
+
+    def of(images: int) -> Found:
+        table: Any = _Cached(model, start, end, length, device, images)
+        return _plain(search_the_grid(table, table.images, words=words[-images:], **options)[-1])
+
+    return _also_alone(of)
 
 
 def middle_out_beam_search(
     model: HalvesLogProbs, middle: int, end: int, beam: int, length: int, num: int, *, device: str
 ) -> Found:
     """``torch_impl.decoding.middle_out.middle_out_beam_search``."""
-    table: Any = _Halves(model, end, length, device)
     options: Any = {"beam_size": beam, "max_length": length, "num_return": num}
-    features = torch.zeros(IMAGES, 1, 1, device=device)
-    middles = [_another(middle, table.tables.shape[-1], end), middle]
-    *_, found = search_outwards(table, features, middle=middles, **options)
-    return [([*h.left[::-1], h.middle, *h.right], h.score) for h in found]
+    middles = [_another(middle, model.table.shape[-1], end), middle]
+
+    def of(images: int) -> Found:
+        table: Any = _Halves(model, end, length, device, images)
+        features = torch.zeros(images, 1, 1, device=device)
+        found = search_outwards(table, features, middle=middles[-images:], **options)[-1]
+        return [([*h.left[::-1], h.middle, *h.right], h.score) for h in found]
+
+    return _also_alone(of)

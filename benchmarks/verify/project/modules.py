@@ -57,6 +57,10 @@ def _built(
     return layer, owners
 
 
+BEAMS = 8
+"""Number of hypotheses of an image that are read by steps, as many as the largest beam has."""
+
+
 def read_by_steps(
     model: Callable[[], BaseCaptioner],
     parameters: Mapping[str, Any],
@@ -65,9 +69,9 @@ def read_by_steps(
 ) -> Tensor:
     """The output (T, V) of a captioner for NumPy's arrays, a token at a time, by its cache.
 
-    The cache is of two hypotheses of two images, or of three if the number of tokens is odd. After
-    each token the case's hypothesis takes both places of its image, of which it keeps the other;
-    the other images keep their hypotheses, and the first has a row more.
+    The cache is of ``BEAMS`` hypotheses of two images, or of three if the number of tokens is odd.
+    After each token the case's hypothesis takes all places of its image, of which it keeps the
+    next; the other images keep their hypotheses, and the first has a row more.
     """
     with torch.device("meta"):
         captioner = model()
@@ -78,11 +82,13 @@ def read_by_steps(
     B = 2 + len(words) % 2
     images = torch.stack([longer.flip(0), longer, longer][:B])
     lengths = torch.tensor([len(longer), len(image), len(image)][:B])
-    cache = captioner.init_cache(captioner.encode(images, lengths), lengths, num_beams=2)
-    found = []
-    for t, word in enumerate(torch.stack([words, words.flip(0)], 1)):  # (2,)
-        found.append(cache.step(word.roll(t).expand(B, 2))[1, t % 2])
-        cache.reorder(torch.tensor([[0, 1], [t % 2, t % 2], [0, 1]][:B]))
+    cache = captioner.init_cache(captioner.encode(images, lengths), lengths, num_beams=BEAMS)
+    found, places = [], torch.arange(BEAMS).repeat(B, 1)
+    for t, word in enumerate(torch.stack([words, *[words.flip(0)] * (BEAMS - 1)], 1)):  # (BEAMS,)
+        place = -t % BEAMS  # the last after the first
+        found.append(cache.step(word.roll(place).expand(B, BEAMS))[1, place])
+        places[1] = place
+        cache.reorder(places)
     return torch.stack(found)
 
 
