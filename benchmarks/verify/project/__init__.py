@@ -1,6 +1,7 @@
 """This project's implementations as candidates, with the same interfaces and properties.
 
-A function in this package with an operator's name is our implementation of that operator.
+A function in this package with an operator's name is our implementation of that operator. Left out
+is ``GraphedBeamSearch``, which needs CUDA graphs: it must find what ``beam_search`` does.
 """
 
 from __future__ import annotations
@@ -97,6 +98,10 @@ def implementations(device: str = "cpu") -> list[ProjectImplementation]:
             found += [of_form(name, "fused")] if fused and name in EXPANSIONS else []
             if name == "lstm":
                 found.append(ProjectImplementation(name, "library", recurrent.library_lstm))
+            if name == "middle_out_captioner":
+                steps = partial(middle_out.captioner, by_steps=True)
+                found.append(ProjectImplementation(name, "captioner", middle_out.captioner))
+                found.append(ProjectImplementation(name, "incremental", steps, "numpy"))
         elif "device" in options:
             ours = ProjectImplementation(name, "torch", partial(function, device=device))
             found += [ours, ours.with_small_tiles()] if name.endswith("beam_search") else [ours]

@@ -77,7 +77,7 @@ def read_by_steps(
         captioner = model()
     weights = {name: torch.as_tensor(value) for name, value in parameters.items()}
     captioner.load_state_dict(weights, assign=True)
-    image, words = torch.tensor(features), torch.tensor(tokens)
+    image, words = torch.as_tensor(features), torch.as_tensor(tokens)
     longer = torch.cat([image, image[:1]])
     B = 2 + len(words) % 2
     images = torch.stack([longer.flip(0), longer, longer][:B])
