@@ -16,15 +16,12 @@ from tests.support.tables import (
     END,
     PAD,
     START,
-    Steps,
     Table,
-    long_captions,
     max_lengths,
     one_row,
     oracles,
     plain,
     sizes,
-    steps_oracle,
     table_oracle,
     tables,
     teacher_forced,
@@ -46,15 +43,6 @@ def test_beam_search_is_the_readable_beam_search_ties_included(model, beam_size,
 
 
 @settings(max_examples=100)
-@given(long_captions(), st.integers(1, 4), st.integers(20, 40), st.data())
-def test_long_captions_are_those_of_the_readable_search(model, beam_size, max_length, data):
-    num_return = data.draw(st.integers(1, beam_size))
-    options = {"beam_size": beam_size, "max_length": max_length, "num_return": num_return}
-    (found,) = decoding.beam_search(Steps(), *model, **options)
-    expected = oracle.beam_search(steps_oracle(model[0]), start=START, end=END, **options)
-    assert plain(found) == plain(expected)
-
-
 @given(SEEDS, st.integers(2, 6), st.integers(6, 12))
 def test_a_float32_models_log_probabilities_are_summed_in_float64(seed, beam_size, max_length):
     """Of captions whose sums differ by less than float32 resolves, exactly the best are kept."""

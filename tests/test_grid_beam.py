@@ -10,14 +10,11 @@ from reference import grid_beam as oracle
 from tests.support.tables import (
     END,
     START,
-    Steps,
     Table,
-    long_captions,
     max_lengths,
     oracles,
     plain,
     sizes,
-    steps_oracle,
     tables,
 )
 from torch_impl.decoding.grid_beam import grid_beam_search
@@ -44,15 +41,6 @@ def test_it_is_the_readable_grid_ties_included(model, beam_size, max_length, dat
 
 
 @settings(max_examples=100)
-@given(long_captions(), st.integers(1, 3), st.integers(18, 40))
-def test_long_captions_are_those_of_the_readable_grid(model, beam_size, max_length):
-    options = {"beam_size": beam_size, "max_length": max_length, "num_return": beam_size}
-    (found,) = grid_beam_search(Steps(), *model, words=[3], **options)
-    one = steps_oracle(model[0])
-    expected = oracle.grid_beam_search(one, [[3]], start=START, end=END, **options)
-    assert plain(found) == plain(expected)
-
-
 @given(st.integers(0, 99), st.integers(1, 3), st.integers(2, 5))
 def test_a_captioner_s_own_grid_has_the_words_and_their_probabilities(seed, beam_size, max_length):
     torch.manual_seed(seed)

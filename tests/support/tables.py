@@ -70,40 +70,6 @@ def tables(draw, vocabulary=(3, 7), images=(1, 4)):
     return torch.tensor(features, dtype=dtype), torch.tensor(lengths)
 
 
-class Steps(Table):
-    """Row t of an image's features is of step t, whatever the prefix: alike prefixes abound."""
-
-    max_length = 40
-
-    def decode(self, tokens, memory, memory_lengths=None):
-        self.calls += 1
-        return memory[:, : tokens.shape[1]]
-
-
-@st.composite
-def long_captions(draw):
-    """Features (1, 40, 5) of ``Steps`` and their length.
-
-    Most words cost little, but all in one early step, in which captions may end; and the word 3 in
-    all steps before a late one.
-    """
-    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    table = -random.integers(0, 3, size=(40, 5)) / 64
-    early, late = random.integers(0, 3), random.integers(16, 24)
-    table[early] = -random.choice([4, 8, 12], size=5)
-    if draw(st.booleans()):
-        table[:late, 3] = -6
-    table[:, END] = -30
-    table[early, END] = -random.choice([0.5, 0.75, 1])
-    table[random.integers(late, 40, size=2), END] = 0
-    return torch.tensor(table)[None], torch.tensor([40])
-
-
-def steps_oracle(features):
-    """The oracle's model of the only image."""
-    return lambda prefix: features[0, len(prefix) - 1].numpy()
-
-
 def oracles(features, lengths):
     values = features.double().numpy()
     return [table_oracle(table[:length]) for table, length in zip(values, lengths, strict=True)]
