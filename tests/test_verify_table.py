@@ -133,7 +133,7 @@ def test_autograd_and_differences_agree_on_a_known_derivative():
 def test_a_gradient_of_another_length_or_number_is_wrong(found):
     case, expected = (np.ones(3),), np.array([1.0, 2.0, 3.0])
     with pytest.raises(tolerances.OutOfToleranceError):
-        gradients.assert_gradients(np.array(found), expected, case, [(0, None)])
+        gradients.assert_gradients(np.array(found), expected, np.square, case, [(0, None)])
 
 
 def derivative(candidate, oracle, case, along):
