@@ -99,8 +99,10 @@ def implementations(device: str = "cpu") -> list[ProjectImplementation]:
             if name == "lstm":
                 found.append(ProjectImplementation(name, "library", recurrent.library_lstm))
             if name == "middle_out_captioner":
-                steps = partial(middle_out.captioner, by_steps=True)
-                found.append(ProjectImplementation(name, "captioner", middle_out.captioner))
+                steps = partial(middle_out.captioner_of_memory, by_steps=True)
+                found.append(
+                    ProjectImplementation(name, "captioner", middle_out.captioner_of_memory)
+                )
                 found.append(ProjectImplementation(name, "incremental", steps, "numpy"))
         elif "device" in options:
             ours = ProjectImplementation(name, "torch", partial(function, device=device))

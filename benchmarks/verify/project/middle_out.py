@@ -133,7 +133,7 @@ def _captioner_weights(parameters: Parameters, d: int, d_c: int, D: int) -> Para
     }
 
 
-def captioner(
+def captioner_of_memory(
     left: Tensor,
     middle: int,
     right: Tensor,
