@@ -57,6 +57,7 @@ def test_results_are_taken_as_numpy_arrays():
         torch.ones(2).as_subclass(Lazy),
         torch.ones(2).to_sparse(),
         np.matrix([1]),
+        np.zeros(1, [("a", float)]),
         iter(""),
     ):
         with pytest.raises(NotAnArrayError):
@@ -282,16 +283,25 @@ def f(y_hat, y):
     assert f"{said}: raised ValueError: early" in found["equals_oracle"].message
 
 
-def test_memory_that_runs_out_once_is_not_deterministic(tmp_path):
-    text = """
+@pytest.mark.parametrize("imported", ["import numpy as np", "import torch", ""])
+@pytest.mark.parametrize("call", [1, 2, 3, 4, 10])
+@pytest.mark.parametrize("once", ["raise MemoryError", "raise ValueError", "time.sleep(100)"])
+def test_what_fails_in_one_call_of_all_is_not_deterministic(tmp_path, once, call, imported):
+    text = f"""{imported}
+{SELDOM}
+folder = {str(tmp_path)!r}
+
 def f(y_hat, y):
-    if seldom(10):
-        raise MemoryError
+    if seldom({call}):
+        {once}
     return ((y_hat - y) ** 2).mean()
 """
-    found = verdicts(tmp_path, "mse", with_seldom(tmp_path, text), framework="numpy")
-    (name,) = failed(found)
-    assert found[name].message.startswith("not deterministic")
+    (tmp_path / "once.py").write_text(text)
+    operator, only = OPERATORS["mse"], ("equals_oracle", "float32")
+    with resolve(f"{tmp_path}/once.py:f", operator, limits=Limits(seconds=1)) as candidate:
+        found = list(conformance_test(operator, candidate, examples=8, only=only))
+    (message,) = [verdict.message for verdict in found if verdict.status == FAILED]
+    assert message.startswith("not deterministic"), message
 
 
 @pytest.mark.parametrize(

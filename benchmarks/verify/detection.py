@@ -52,8 +52,10 @@ def resolve(
         return _with_gradients_compared(candidate, operator)
     if kind in LIMITS:  # in another framework it would take as long
         if len(candidate.mentions) == 1 and candidate.mentions != [candidate.framework]:
+            once = candidate.once
             candidate.close()
             candidate = isolated(*candidate.mentions)
+            candidate.once = once
         candidate.restart()
         return candidate
     # a function that takes NumPy's arrays may also take those of a framework that it returns for

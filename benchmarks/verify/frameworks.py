@@ -76,7 +76,7 @@ class NumPy:
         if type(value) not in (np.ndarray, np.memmap) and not isinstance(value, np.generic):
             raise NotAnArrayError(f"a {type(value).__name__}, which is a kind of array of its own")
         array = np.array(value)
-        if array.dtype.kind in "V" or array.dtype == np.float16:  # bfloat16 is an extension
+        if array.dtype.name in ("bfloat16", "float16"):
             array = array.astype(np.float32)
         if array.dtype.kind not in "biuf":
             raise NotAnArrayError(f"an array of {array.dtype}")
