@@ -151,7 +151,7 @@ def _difference(first: Answer, again: Answer) -> str:
     numbers = np.ndarray, float, int
     if isinstance(result, numbers) and isinstance(other, numbers):
         said = str(OutOfToleranceError("output", result, other, SAME_CALL)).partition(": ")[2]
-    said = said or of_other
+    said = "; the other ".join(filter(None, (said, of_other)))
     return said and f": {said}"
 
 
