@@ -134,7 +134,7 @@ def _first_answer(candidate: Isolated, call: Callable[[], Any], what: str = "cal
     if not _alike(first[:2], again[:2]):
         said = _difference(first, again)
         candidate.once = f"{name} was different from the same in another process{said}"
-    elif kind not in (*ACCEPTED, *LIMITS):
+    elif kind not in ACCEPTED:
         candidate.restart()
         again = _answer(call)
         if kind != again[0]:

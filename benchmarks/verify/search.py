@@ -219,7 +219,7 @@ def _shrunk(attempt: Attempt, first: Failure, so: str) -> Failure | None:
     ``so`` says how it is called.
     """
     for failure in (shrink(attempt, first), first):
-        calls, again, _ = _repeated(attempt, failure.case)
+        calls, again = _repeated(attempt, failure.case)
         if again.kind in LIMITS:
             return again
         # repeated, since a random failure may by chance occur in the same call again
@@ -244,10 +244,10 @@ def with_fewest_runs(attempt: Attempt, failure: Failure, calls: int) -> Failure:
     If it does not, with as many as the ``calls`` of before, and it is said not to be deterministic;
     as is a hang that does not come again in the same run. Memory may run out in another.
     """
-    runs, again, _ = _repeated(attempt, failure.case)
+    runs, again = _repeated(attempt, failure.case)
     if runs == 1 or (failure.kind != TIME_LIMIT and again.kind in LIMITS):
         return replace(failure, calls=runs)
-    other, more, _ = _repeated(attempt, failure.case)
+    other, more = _repeated(attempt, failure.case)
     if again.kind == more.kind == failure.kind and runs == other:
         return replace(failure, calls=runs)
     of_each = " and ".join(
@@ -261,7 +261,7 @@ def with_fewest_runs(attempt: Attempt, failure: Failure, calls: int) -> Failure:
 def with_other_hashes(attempt: Attempt, failure: Failure) -> Failure:
     """The failure, which says so if no call in a process with other hashes fails."""
     of = replace(attempt, after_other=failure.after_other, earlier=failure.earlier)
-    calls, *_ = _repeated(of, failure.case)
+    calls, _ = _repeated(of, failure.case)
     if calls:
         return failure
     message = f"{failure.message} (not by another PYTHONHASHSEED)"
@@ -311,22 +311,21 @@ def _earlier(attempt: Attempt, first: Failure, tested: Sequence[Tested]) -> tupl
     return left if len(left) <= PRINTED else ()
 
 
-def _repeated(attempt: Attempt, case: Case, to_the_end: bool = False) -> tuple[int, Failure, int]:
-    """Call a case in a fresh process: the first failing call or 0, its failure, all failures.
+def _repeated(attempt: Attempt, case: Case, to_the_end: bool = False) -> tuple[int, Failure]:
+    """Call a case in a fresh process: the first failing call or 0, and its failure.
 
     If the first call fails there are no others, unless ``to_the_end``.
     """
     attempt.restart()
     oracle = attempt.oracle()
-    at, found, times = 0, Failure(case, "", ""), 0
+    at, found = 0, Failure(case, "", "")
     for call in range(1, REPEATS + 1):
         failure = None
         with suppress(properties.UndecidedError):  # though decided when it failed first
             failure = attempt.run(case, oracle=oracle)
         if failure is not None:
-            times += 1
             if not at:
                 at, found = call, failure
             if (at == 1 and not to_the_end) or failure.kind in LIMITS:
                 break
-    return at, found, times
+    return at, found

@@ -178,8 +178,8 @@ def _nodes(module: ModuleType | None) -> list[ast.AST]:
 
 
 def _is_apart(nodes: Sequence[ast.AST]) -> bool:
-    """Whether there is a set, which may be in another order in every other process, or a module by
-    which processes are started, which have a worker's limits in a worker alone.
+    """Whether there is a set, whose order may differ between processes, or something that starts
+    processes, which have a worker's limits in a worker alone.
     """
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
