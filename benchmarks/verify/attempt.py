@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.errors import InputError
 from benchmarks.verify import gradients, properties
 from benchmarks.verify.candidate import BaseCandidate, CandidateError
 from benchmarks.verify.cases import Case, size
@@ -140,6 +141,7 @@ class Attempt:
         Raises:
             UndecidedError: the property is not defined on this case.
             OracleError: the oracle raised.
+            InputError: the candidate cannot be loaded again.
         """
         failure = self._tested(case, draw, oracle or self.oracle())
         if case is self.watched:
@@ -156,7 +158,7 @@ class Attempt:
                 for one in self.earlier:
                     self.replay(one, self.sample(one), oracle)
                 self.prop.check(self.candidate, oracle, case, **self.settings(self.prop))
-        except (properties.UndecidedError, OracleError):
+        except (properties.UndecidedError, OracleError, InputError):
             raise
         except CandidateError as error:
             return Failure(case, error.kind, str(error), draw)

@@ -125,7 +125,7 @@ class BaseCandidate:
         layout: str = "plain",
         then: Sequence[Any] | None = None,
         keyword: str = "",
-    ) -> tuple[list[Any], Any]:
+    ) -> tuple[list[Any], list[Any]]:
         """Gradients of the sum of ``weights * output`` with respect to each of ``places``.
 
         With ``uses=2`` the function is called twice on the same arguments before the backward pass,
@@ -134,15 +134,15 @@ class BaseCandidate:
         arrays and of the upstream gradient.
 
         Returns:
-            The gradients and the output.
+            The gradients, and the output of each call, that on ``then`` last.
 
         Raises:
             CandidateError: the function raised, or its output is not differentiable.
         """
         also = None if then is None else list(then)
         of = list(arguments), weights, list(places), keyword, uses, layout, also
-        *gradients, output = self._gradient(*of)
-        return gradients, output
+        *gradients, outputs = self._gradient(*of)
+        return gradients, outputs
 
     def _call(self, case: list[Any], layout: str, keyword: str, reuse: bool) -> Any:
         """One call; with ``reuse`` the last call's objects are refilled with ``case``."""
@@ -158,7 +158,7 @@ class BaseCandidate:
         layout: str,
         then: list[Any] | None,
     ) -> list[Any]:
-        """The gradients, then the output."""
+        """The gradients, then the list of outputs."""
         raise NotImplementedError
 
 
@@ -301,7 +301,8 @@ class Candidate(BaseCandidate):
         """Call the function; with places its gradients come before its result, in NumPy arrays."""
         given, keyword, places, weights = self.prepared
         if places:
-            self.answer = self._run(self._backward, given, keyword, places, weights)
+            *found, (output,) = self._run(self._backward, given, keyword, places, weights)
+            self.answer = [*found, output]
         else:
             self.answer = self._run(to_numpy, self._arrays, self._run(self.invoke, given, keyword))
         return self.answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from functools import cache, partial
 from math import inf
 from typing import Any
 
+from benchmarks.errors import InputError
 from benchmarks.verify.attempt import OF_ANOTHER, Attempt, Failure, Tested
 from benchmarks.verify.candidate import LIMITS, BaseCandidate
 from benchmarks.verify.detection import alone, later_differs, resolve
@@ -27,7 +29,13 @@ from benchmarks.verify.operators.operator import (
 from benchmarks.verify.precision import available, literal_limit
 from benchmarks.verify.process import HASH_SEEDS, Isolated, Limits, fork_server
 from benchmarks.verify.properties import Batched
-from benchmarks.verify.search import draws, search, with_fewest_runs, with_other_hashes
+from benchmarks.verify.search import (
+    draws,
+    not_loaded_again,
+    search,
+    with_fewest_runs,
+    with_other_hashes,
+)
 from benchmarks.verify.snippet import snippet
 
 EXAMPLES, QUICK_EXAMPLES = 100, 4
@@ -156,7 +164,14 @@ def conformance_test(
         until = now + SHARE * (end - now) / (len(chosen) - i)
         cases = partial(draws, examples=examples, seed=seed, large=large, until=until)
         before = tested[prop.is_batched]
-        verdict, kind = _verdict(prop, operator, candidate, cases, failed, secret, before)
+        try:
+            verdict, kind = _verdict(prop, operator, candidate, cases, failed, secret, before)
+        except InputError as error:
+            if not failed:
+                raise
+            ended = f"the candidate could not be loaded again: {error}"
+            yield Verdict(prop.name, prop.description, NOT_RUN, ended)
+            continue
         once = "" if failed or verdict.status == FAILED else candidate.once
         if i == final and not (failed or once or verdict.status == FAILED):
             once = later_differs(candidate)
@@ -207,8 +222,11 @@ def _verdict(
     if prop.is_batched:
         calls = Batched(candidate, operator.rows, operator.empty, candidate.padding)
         of = operator.batched(candidate.padding)
-    if _needs_limit(prop):
-        prop = replace(prop, settings={"limit": _limit(operator, _lower(prop.dtype))})
+    if failed and _is_of_gradients(prop):
+        prop = replace(prop, settings={**prop.settings, "limit": None})
+    elif _needs_limit(prop):
+        limit = _limit(operator, _lower(prop.dtype))
+        prop = replace(prop, settings={**prop.settings, "limit": limit})
     attempt = Attempt(prop, of, calls, candidate.restart, failed, secret)
     for again in range(TRIES):  # of few cases none may be decidable
         failure, tried, sizes, worst, bound = search(attempt, cases(prop, of, again=again), tested)
@@ -221,11 +239,14 @@ def _verdict(
     verdict = Verdict(prop.name, prop.description, PASSED, **found)
     if failure is None:
         return verdict, ""
-    if failure.kind in LIMITS:
-        failure = with_fewest_runs(attempt, failure, candidate.calls)
-    elif failure.calls and isinstance(candidate, Isolated):
-        with candidate.other_hashes():
-            failure = with_other_hashes(attempt, failure)
+    try:
+        if failure.kind in LIMITS:
+            failure = with_fewest_runs(attempt, failure, candidate.calls)
+        elif failure.calls and isinstance(candidate, Isolated):
+            with candidate.other_hashes():
+                failure = with_other_hashes(attempt, failure)
+    except InputError as error:
+        failure = not_loaded_again(failure, error)
     failed_verdict = replace(
         verdict,
         status=FAILED,
@@ -258,8 +279,15 @@ def _unclear(prop: Property, failure: Failure) -> int:
     return int(prop.check in OF_ANOTHER or failure.after_other or bool(failure.earlier))
 
 
+def _is_of_gradients(prop: Property) -> bool:
+    """Whether the outputs beside its gradients are compared too."""
+    return "by" in prop.settings and "limit" in inspect.signature(prop.check).parameters
+
+
 def _needs_limit(prop: Property) -> bool:
-    return "dtype" in prop.pins and not prop.settings
+    """Whether its check has a limit, in roundings, and its cases a lower precision."""
+    takes = "limit" in inspect.signature(prop.check).parameters
+    return takes and ("dtype" in prop.pins or "dtype" in prop.settings)
 
 
 def _lower(dtype: str) -> str:

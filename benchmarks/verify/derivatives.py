@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import pickle
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 
-from benchmarks.verify.cases import Case, Place, float_arrays, get, replaced
+from benchmarks.verify.cases import Case, Place, argument, float_arrays, get, replaced
 from benchmarks.verify.properties import Function, UndecidedError
-from benchmarks.verify.tolerances import DIFFERENCES, scale
+from benchmarks.verify.tolerances import DIFFERENCES, OutOfToleranceError, scale
 from reference.primitives import Array
 
 Directions = dict[Place, Array]
 """The direction of each array that moves, by its place."""
+
+FEW_ENTRIES = 100
+"""Of so many the derivative by each is computed to name the one that is the farthest off."""
 
 TINY = 2.0**-16
 """Arrays of smaller numbers move by steps in proportion to them."""
@@ -62,16 +67,18 @@ def directions(oracle: Function, case: Case, by: Sequence[int]) -> Directions:
     return {place: direction(get(case, place)) for place in float_arrays(case) if place[0] in by}
 
 
-def differences(oracle: Function, case: Case, along: Directions) -> float:
+def differences(
+    oracle: Function, case: Case, along: Directions, upstream: Array | None = None
+) -> float:
     """The directional derivative of the weighted sum of outputs, by central differences.
 
     All arrays move at once, each along its own direction, so that an error in any of their
-    gradients shows.
+    gradients shows. ``upstream`` are the weights, if not the output's ``output_weights``.
 
     Raises:
         UndecidedError: a kink of ReLU is too near.
     """
-    return slope(partial(moved, oracle, case, along))
+    return slope(partial(moved, oracle, case, along), upstream)
 
 
 def moved(oracle: Function, case: Case, along: Directions, step: float) -> Array:
@@ -83,10 +90,7 @@ def moved(oracle: Function, case: Case, along: Directions, step: float) -> Array
 def quotient(
     oracle: Function, case: Case, along: Directions, upstream: Array | None = None
 ) -> float:
-    """The same by one quotient, for messages: also where terms cancel, or a kink is near.
-
-    ``upstream`` are the weights of the output's entries, if not its ``output_weights``.
-    """
+    """The same by one quotient, for messages: also where terms cancel, or a kink is near."""
     half = STEPS[0]
     outputs = [moved(oracle, case, along, step) for step in (half, -half)]
     weights = output_weights(outputs[0].shape) if upstream is None else upstream
@@ -107,14 +111,14 @@ STEPS = (2.0**-19, 2.0**-15, 2.0**-11)
 """Of difference quotients; the next one where rounding errors exceed a small derivative."""
 
 
-def slope(moved: Callable[[float], Array]) -> float:
+def slope(moved: Callable[[float], Array], upstream: Array | None = None) -> float:
     """The derivative at 0 of the weighted sum of the output ``moved`` by a step.
 
     Raises:
         UndecidedError: a kink of ReLU is too near.
     """
     output, sums = moved(0.0), list[float]()
-    weights = output_weights(output.shape)
+    weights = output_weights(output.shape) if upstream is None else upstream
 
     def weighted(output: Array) -> float:
         terms = output * weights
@@ -141,3 +145,75 @@ def slope(moved: Callable[[float], Array]) -> float:
 def total(arrays: Sequence[Array], along: Directions) -> float:
     """The derivative along directions, of the gradients by their arrays."""
     return float(sum((x * to).sum() for x, to in zip(arrays, along.values(), strict=True)))
+
+
+@contextmanager
+def entry_named(
+    arrays: Sequence[Array],
+    oracle: Function,
+    case: Case,
+    along: Directions,
+    uses: int = 1,
+    upstream: Array | None = None,
+) -> Iterator[None]:
+    """Begin the message of an error with the gradient's entry that is the farthest off.
+
+    Of more than ``FEW_ENTRIES`` with one that has much of the error.
+    """
+    try:
+        yield
+    except OutOfToleranceError as failure:
+        found = dict(zip(along, arrays, strict=True))
+        entries = [(place, i) for place, to in along.items() for i in range(to.size)]
+        if len(entries) > FEW_ENTRIES:
+            entries = [_entry_with_most(found, oracle, case, along, uses, upstream)]
+        pairs = [
+            (float(found[place].flat[i]), uses * derivative(oracle, case, place, i, upstream))
+            for place, i in entries
+        ]
+        worst = int(np.argmax([abs(actual - expected) for actual, expected in pairs]))
+        (place, entry), (actual, expected) = entries[worst], pairs[worst]
+        at = ", ".join(map(str, np.unravel_index(entry, found[place].shape)))
+        failure.args = (
+            f"gradient by {argument(place)}{f' at [{at}]' if at else ''}: {actual:.6g}, expected "
+            f"{expected:.6g}; the derivative along random directions of all: "
+            f"{str(failure).removeprefix('gradient: ')}",
+        )
+        raise
+
+
+def _entry_with_most(
+    found: Mapping[Place, Array],
+    oracle: Function,
+    case: Case,
+    along: Directions,
+    uses: int,
+    upstream: Array | None,
+) -> tuple[Place, int]:
+    """An entry that has much of the error along directions, by bisection."""
+
+    def off(part: Directions) -> float:
+        of_part = total([found[place] for place in part], part)
+        return of_part - uses * quotient(oracle, case, part, upstream)
+
+    places = [place for place, to in along.items() if to.size]
+    place = _with_most(places, lambda some: off({one: along[one] for one in some}))
+    to = along[place]
+
+    def entries(some: Any) -> Directions:
+        chosen = np.zeros(to.size)
+        chosen[some] = to.flat[some]
+        return {place: chosen.reshape(to.shape)}
+
+    return place, int(_with_most(np.arange(to.size), lambda some: off(entries(some))))
+
+
+def _with_most(items: Any, off: Callable[[Any], float]) -> Any:
+    """An item with much of a sum's error, by bisection: ``off`` is the error of some."""
+    whole = off(items)
+    while len(items) > 1:
+        first, rest = items[: len(items) // 2], items[len(items) // 2 :]
+        of_first = off(first)
+        is_first = abs(of_first) >= abs(whole - of_first)
+        items, whole = (first, of_first) if is_first else (rest, whole - of_first)
+    return items[0]

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.verify.candidate import BACKWARD, BATCH, LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.cases import float_arrays
 from benchmarks.verify.derivatives import output_weights
-from benchmarks.verify.draw import Draw
+from benchmarks.verify.draw import STARTING, Draw
 from benchmarks.verify.operators import Operator
 from benchmarks.verify.process import Isolated, Limits
 from benchmarks.verify.properties import BatchOfOne
@@ -127,7 +127,7 @@ def _first_answer(candidate: Isolated, call: Callable[[], Any], what: str = "cal
     again = _answer(call)
     if kind in LIMITS:
         if again[0] not in LIMITS:
-            candidate.once = f"{name} exceeded its {kind}, a later one did not"
+            candidate.once = f"{name} exceeded its {kind}, a later one did not: {said}"
         return again[0]
     if reseeded := seeded(before, _states(candidate)):
         candidate.once = f"{name} changed the global setting {reseeded}"
@@ -186,12 +186,12 @@ ACCEPTED = "", "in place", "state", BATCH
 
 def _call(candidate: BaseCandidate, operator: Operator) -> Callable[[], Any]:
     """A call of the candidate on a case."""
-    return lambda: alone(candidate, operator)(*operator.case(Draw(1)))
+    return lambda: alone(candidate, operator)(*operator.case(Draw(STARTING)))
 
 
 def _gradient(candidate: BaseCandidate, operator: Operator) -> Callable[[], Any]:
     """A gradient of the candidate on a case."""
-    case = operator.case(Draw(1))
+    case = operator.case(Draw(STARTING))
     by = {operator.arguments.index(name) for name in operator.by}
     places = [place for place in float_arrays(case) if place[0] in by]
     weights = output_weights(np.shape(operator.oracle(*case)))

@@ -24,6 +24,9 @@ from reference.primitives import Integers
 FEW_WORDS = 5
 """Number of words that may be special: padding, start, end, unknown."""
 
+STARTING = 1
+"""Seed of the case by which a candidate is started."""
+
 REGIMES = {
     "plain": "ordinary numbers",
     "zeros": "half of all numbers exactly zero, and whole rows",

@@ -199,7 +199,8 @@ class Torch(NumPy):
         if layout == "computed":
             clone = self.torch.methods.clone
             case = replaced(case, dict(zip(places, map(clone, leaves), strict=True)))
-        outputs = [self._stacked(loss(*case)) for _ in range(uses)]
+        results = [loss(*case) for _ in range(uses)]
+        outputs = [self._stacked(result) for result in results]
         output, *_ = (self.to_numpy(one) for one in outputs)  # raises if one is not a tensor
         frozen = _tensors(case, self.torch.is_tensor)
         if any(x.requires_grad and all(x is not get(case, p) for p in places) for x in frozen):
@@ -210,7 +211,7 @@ class Torch(NumPy):
             for place in places:
                 with contextlib.suppress(LookupError):  # another model may lack it
                     get(then, place).requires_grad_()
-            loss(*then)
+            results.append(loss(*then))
         upstream = self.from_numpy(np.asarray(weights, output.dtype), layout)
         before, grad = self.torch.methods.clone(upstream), self.torch.methods.grad
         # not a constant, as of an empty caption
@@ -237,7 +238,7 @@ class Torch(NumPy):
                     raise
         if not self.torch.equal(upstream, before):
             raise ValueError("the backward pass changed the upstream gradient in place")
-        return [*gradients, output]
+        return [*gradients, [to_numpy(self, result) for result in results]]
 
     def _stacked(self, output: Any) -> Any:
         """One tensor of a list of tensors, such as an LSTM's h and c."""
@@ -299,15 +300,16 @@ class Jax(NumPy):
         def total(arrays: Sequence[Any]) -> Any:
             moved = replaced(case, dict(zip(places, arrays, strict=True)))
             outputs = [loss(*moved) for _ in range(uses)]
-            return sum((output * weights).sum() for output in outputs), outputs[0]
+            also = [] if then is None else [loss(*then)]
+            return sum((output * weights).sum() for output in outputs), [*outputs, *also]
 
         gradient = self.jax.grad(total, has_aux=True)
         at = [get(case, place) for place in places]
         try:  # one program takes a fifth of the time of compiling each operation
-            found, output = self.jax.jit(gradient)(at)
+            found, outputs = self.jax.jit(gradient)(at)
         except Exception:  # for example, a function that branches on values
-            found, output = gradient(at)
-        return [self.to_numpy(gradient) for gradient in (*found, output)]
+            found, outputs = gradient(at)
+        return [to_numpy(self, value) for value in (*found, outputs)]
 
 
 FRAMEWORKS: dict[str, Callable[[str], NumPy]] = {

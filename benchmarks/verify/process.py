@@ -246,7 +246,10 @@ class Isolated(BaseCandidate):
     ) -> list[Any]:
         found = self._ask("_gradient", (arguments, weights, places, keyword, *how))
         self._assert_unchanged(arguments, keyword)
-        if not isinstance(found, list) or len(found) != len(places) + 1:
+        uses, _, then = how
+        is_list = isinstance(found, list) and len(found) == len(places) + 1
+        outputs = found[-1] if is_list else None
+        if not isinstance(outputs, list) or len(outputs) != uses + (then is not None):
             raise CandidateError("sent an invalid response to the test process", "protocol")
         return found
 

@@ -15,11 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.errors import InputError
 from benchmarks.verify import gradients, properties
 from benchmarks.verify.attempt import Attempt, Failure, Tested
 from benchmarks.verify.candidate import LIMITS, TIME_LIMIT
 from benchmarks.verify.cases import Case, float_arrays, get, size
-from benchmarks.verify.draw import Draw, Pins
+from benchmarks.verify.draw import STARTING, Draw, Pins
 from benchmarks.verify.large import large_cases
 from benchmarks.verify.operators.operator import Operator, Property
 from benchmarks.verify.properties import Function
@@ -72,6 +73,9 @@ PRINTED = 50
 KNOWN = 10_000
 """Cases of fewer entries are kept with the oracle's results while tests are tried again."""
 
+STARTED = ("equals_oracle", "gradient")
+"""Properties that are tested on the case by which a candidate is started, too."""
+
 FIRST = 6
 """Number of small cases of which the one with the fewest dimensions of size 1 is tested first, so
 that an error in a first call shows.
@@ -113,6 +117,8 @@ def draws(
         if first is not None:
             small.remove(first)
             small.insert(0, first)
+        if prop.name in STARTED and not again:
+            small.append(Draw(STARTING))
         for i, one in enumerate(small):
             if i >= LEAST and time.monotonic() > until:
                 break
@@ -153,7 +159,10 @@ def search(attempt: Attempt, chosen: Iterator[Draw], tested: list[Tested] | None
             alike = [one for one in tested if one.prop.check.__module__ == module]
             by_property = groupby(tested, lambda one: one.prop.name)
             few = [one for _, of in by_property for one in islice(of, OF_EACH)]
-            failure = _confirmed(attempt, failure, (tested[others:], few, alike, tested))
+            try:
+                failure = _confirmed(attempt, failure, (tested[others:], few, alike, tested))
+            except InputError as error:
+                failure = not_loaded_again(failure, error)
             tested.clear()  # in worker processes that have ended
     of = errors.get(attempt.prop.dtype, [])
     worst = max(of, key=lambda pair: pair[0] / (pair[1] or 1.0), default=(0.0, 0.0))
@@ -174,6 +183,10 @@ def _first(
             failure = attempt.run(attempt.operator.sample_case(draw), draw)
         except properties.UndecidedError:
             continue
+        except InputError:
+            if first is None:
+                raise
+            break
         tried += 1
         for name, values in draw.large.items():
             if values:
@@ -207,9 +220,11 @@ def _confirmed(attempt: Attempt, first: Failure, tested: Iterable[Sequence[Teste
     if any(attempt.outcomes):
         _repeated(attempt, first.case, to_the_end=True)
     times, further = sum(attempt.outcomes), len(attempt.outcomes)
-    said = "not deterministic, or dependent on many earlier calls: failed once, and not again"
-    if times:
-        said = f"not deterministic: failed in {times} of {further} further runs on this case"
+    runs = f"{further} further runs on this case"
+    said = f"not deterministic: failed in {times} of {runs}"
+    if not times:
+        so = f"in none of {runs}" if further else "and not again"
+        said = f"not deterministic, or dependent on many earlier calls: failed once, {so}"
     return replace(first, message=f"{said}: {first.message}", calls=0, times=times)
 
 
@@ -236,6 +251,13 @@ def _shrunk(attempt: Attempt, first: Failure, so: str) -> Failure | None:
                 found = replace(found, message=found.message + where)
             return found
     return None
+
+
+def not_loaded_again(failure: Failure, error: InputError) -> Failure:
+    """A failure of a candidate that could not be loaded again, to see how often it fails."""
+    said = f"failed once, before the candidate could not be loaded again ({error})"
+    message = f"not deterministic, or dependent on many earlier calls: {said}: {failure.message}"
+    return replace(failure, message=message, calls=0)
 
 
 def with_fewest_runs(attempt: Attempt, failure: Failure, calls: int) -> Failure:

@@ -226,7 +226,7 @@ class Operator:
             if dtype == "float32":
                 one = replace(one, check=properties.equals_oracle, large="one")
                 state = Property("precision_state", properties.precision_state, needs=needs)
-                yield replace(state, large="no")
+                yield replace(state, large="no", settings={"dtype": dtype})
             yield one
         if self.by:
             once = Property("gradient", gradients.gradient, needs=(GRADIENT,), settings=by)
@@ -247,10 +247,11 @@ class Operator:
                 else:
                     continue
                 words = f"the gradient is finite, and correct: {what}"
-                check = gradients.gradient_in_regime
-                one = Property(f"gradient_{name}", check, words, pins, (GRADIENT,), by, "no")
+                check, settings = gradients.gradient_in_regime, {**by, **self._gates(name)}
+                one = Property(f"gradient_{name}", check, words, pins, (GRADIENT,), settings, "no")
                 yield one
                 if name in EXTREME:
+                    one = replace(one, settings=by)
                     pins, check = {**pins, "dtype": "float32"}, gradients.finite_in_float32
                     words = f"in float32 output and gradient are finite: {what}"
                     yield replace(
@@ -260,12 +261,17 @@ class Operator:
             needs = (GRADIENT,)
             yield Property("gradient_float32", check, needs=needs, settings=low, large="one")
 
+    def _gates(self, regime: str) -> dict[str, Any]:
+        """The setting of checks in a regime in which gates suppress values; empty in others."""
+        if regime not in ("huge", "mixed") or self.gates is None:
+            return {}
+        return {"gates": tuple(self.arguments.index(name) for name in self.gates)}
+
     def _regime(self, name: str, words: str) -> Property:
         """The property that compares with the oracle in a regime."""
         pins = {"regime": name}
-        if name in ("huge", "mixed") and self.gates is not None:
-            of = {"of": tuple(self.arguments.index(gated) for gated in self.gates)}
-            return Property(name, properties.gated, words, pins, settings=of)
+        if gates := self._gates(name):
+            return Property(name, properties.gated, words, pins, settings=gates)
         mixed = MIXED if name == "large_scores" else {}
         return Property(name, self._every_mode, words, {"regime": name, **mixed})
 
