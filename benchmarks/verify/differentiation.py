@@ -92,10 +92,11 @@ class Gradients:
         upstream = self.upstream(case) if upstream is None else upstream
         places = self.places(case) if places is None else places
         arrays, outputs = self.candidate.gradient(case, upstream, places, uses=self.uses, **how)
-        then = how.get("then")
-        of_each = [case] * self.uses + ([] if then is None else [then])
-        for of, output in zip(of_each, outputs, strict=True) if self.limit else ():
-            assert_output(output, self.oracle, of, self.limit)
+        if self.limit is not None:
+            then = how.get("then")
+            of_each = [case] * self.uses + ([] if then is None else [then])
+            for of, output in zip(of_each, outputs, strict=True):
+                assert_output(output, self.oracle, of, self.limit)
         return arrays
 
     def flat(self, case: Case, upstream: Array | None = None, **how: Any) -> Array:
@@ -105,7 +106,7 @@ class Gradients:
     def plain(self, case: Case, upstream: Array | None = None) -> list[Array]:
         """The gradients; of a small case, with a limit, they must be the oracle's if decidable."""
         arrays = self(case, upstream)
-        if self.limit and size(case) < SMALL:
+        if self.limit is not None and size(case) < SMALL:
             with suppress(UndecidedError):
                 self.assert_correct(arrays, case, upstream)
         return arrays
