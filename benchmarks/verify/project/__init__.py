@@ -115,6 +115,9 @@ def implementations(device: str = "cpu") -> list[ProjectImplementation]:
             cached = ProjectImplementation(name, "incremental", steps, "numpy")
             found += [ProjectImplementation(name, "torch", function)]
             found += [cached, cached.with_small_tiles()]
+            if "masked" in options:
+                masks = partial(function, by_steps=True, masked=True)
+                found.append(ProjectImplementation(name, "shared masks", masks, "numpy"))
         elif function.__module__ == metrics.__name__:
             found.append(ProjectImplementation(name, "pycocoevalcap", function, "numpy"))
         else:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -159,13 +160,11 @@ def sample(
 ) -> Found:
     """``torch_impl.decoding.sample`` with given uniforms: the last of two samples an image."""
     table = _Table(model, start, end, len(uniforms) + 1, device)
-
-    def choose(log_probs: Tensor, step: int) -> Tensor:
-        u = torch.full((IMAGES, 2), _other(uniforms[step]), dtype=torch.float64, device=device)
-        u[-1, -1] = uniforms[step]
-        return search.inverse_cdf(log_probs, u)
-
-    found = search._generate(table, table.images, None, 2, table.max_length, choose)
+    drawn = torch.tensor([*map(_other, uniforms)], dtype=torch.float64).repeat(IMAGES, 2, 1)
+    drawn[-1, -1] = torch.tensor(uniforms, dtype=torch.float64)
+    options: Any = {"max_length": table.max_length, "num_samples": 2}
+    with patch.object(torch, "rand", lambda shape, device, **_: drawn.view(shape).to(device)):
+        found = search.sample(table, table.images, **options)
     return _plain(found.hypotheses()[-1][-1:])
 
 

@@ -100,8 +100,12 @@ def captioner(
     decoder_reduction: str,
     *,
     by_steps: bool = False,
+    masked: bool = False,
 ) -> Tensor:
-    """``torch_impl.models.Captioner``, or its ``init_cache``, which is without gradients."""
+    """``torch_impl.models.Captioner``, or its ``init_cache``, which is without gradients.
+
+    The cache is that of samples under shared masks if ``masked``.
+    """
 
     def layers(side: str) -> int:
         return len({name.split(".")[2] for name in parameters if name.startswith(f"{side}.layers")})
@@ -127,7 +131,7 @@ def captioner(
     )
     module = partial(Captioner, configuration)
     if by_steps:
-        return read_by_steps(module, parameters, features, tokens)
+        return read_by_steps(module, parameters, features, tokens, masked)
     return call(module, parameters, features[None], tokens[None])[0]
 
 

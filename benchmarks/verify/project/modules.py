@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from torch_impl.models import BaseCaptioner
+from torch_impl.models import BaseCaptioner, Captioner
+from torch_impl.training.sampling import MaskedCache
 
 
 def call(
@@ -57,8 +58,9 @@ def _built(
     return layer, owners
 
 
-BEAMS = 8
-"""Number of hypotheses of an image that are read by steps, as many as the largest beam has."""
+BEAMS = (8, 4)
+"""Numbers of hypotheses of an image that are read by steps: as many as the largest beam has, and so
+few that a step has products of its own (``layers.kv_cache.FEW_ROWS``)."""
 
 
 def read_by_steps(
@@ -66,12 +68,14 @@ def read_by_steps(
     parameters: Mapping[str, Any],
     features: Any,
     tokens: Any,
+    masked: bool = False,
 ) -> Tensor:
     """The output (T, V) of a captioner for NumPy's arrays, a token at a time, by its cache.
 
-    The cache is of ``BEAMS`` hypotheses of two images, or of three if the number of tokens is odd.
-    After each token the case's hypothesis takes all places of its image, of which it keeps the
-    next; the other images keep their hypotheses, and the first has a row more.
+    The cache is of some ``BEAMS`` of two images, or of three if the number of tokens is odd. After
+    each token the case's hypothesis takes all places of its image, of which it keeps the next; the
+    other images keep their hypotheses, and the first has a row more. A ``masked`` cache, of a
+    dropout of 0, has samples instead, each in its place.
     """
     with torch.device("meta"):
         captioner = model()
@@ -82,13 +86,18 @@ def read_by_steps(
     B = 2 + len(words) % 2
     images = torch.stack([longer.flip(0), longer, longer][:B])
     lengths = torch.tensor([len(longer), len(image), len(image)][:B])
-    cache = captioner.init_cache(captioner.encode(images, lengths), lengths, num_beams=BEAMS)
-    found, places = [], torch.arange(BEAMS).repeat(B, 1)
-    for t, word in enumerate(torch.stack([words, *[words.flip(0)] * (BEAMS - 1)], 1)):  # (BEAMS,)
-        place = -t % BEAMS  # the last after the first
-        found.append(cache.step(word.roll(place).expand(B, BEAMS))[1, place])
-        places[1] = place
-        cache.reorder(places)
+    K = BEAMS[len(image) % 2]
+    of = captioner.encode(images, lengths), lengths
+    cache: Any = captioner.init_cache(*of, num_beams=K)
+    if masked:
+        cache = MaskedCache(cast(Captioner, captioner.train()), *of, K, len(words))
+    found, places = [], torch.arange(K).repeat(B, 1)
+    for t, word in enumerate(torch.stack([words, *[words.flip(0)] * (K - 1)], 1)):  # (K,)
+        place = -1 if masked else -t % K  # the last after the first
+        found.append(cache.step(word.roll(place).expand(B, K))[1, place])
+        if not masked:
+            places[1] = place
+            cache.reorder(places)
     return torch.stack(found)
 
 

@@ -24,7 +24,7 @@ THRESHOLDS: Changes = (
     (loop, "CHUNK", 200),
     (beams, "BLOCK", 4),
     (kv_cache, "OUTPUTS", 2),
-    (kv_cache, "FEW_ROWS", 4),
+    (kv_cache, "FEW_ROWS", 24),
     (launch, "FLAT", 16),
     (static, "SEQUENCES", 1),
     (static, "PROGRAMS", 8),
