@@ -20,7 +20,7 @@ from benchmarks.verify.conformance import conformance_test
 from benchmarks.verify.detection import resolve
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.supervisor import confines
-from tests.support.strangers import verdicts, written
+from tests.support.strangers import failed, verdicts, written
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers have a parent on Linux")
 
@@ -162,3 +162,25 @@ def f(X, parameters):
     )
     assert (done.returncode, done.stderr) == (1, b"")
     assert not json.loads(done.stdout)["passed"]
+
+
+@pytest.mark.parametrize("then", ["raise RuntimeError('in use')", "import time; time.sleep(600)"])
+def test_a_failure_is_kept_where_the_candidate_cannot_be_loaded_again(tmp_path, then):
+    text = f"""
+import os
+marks = {str(tmp_path / "marks")!r}
+if os.path.exists(marks) and os.path.getsize(marks) >= 20:
+    {then}
+
+def f(y_hat, y):
+    with open(marks, "ab") as file:
+        file.write(b"x")
+        n = file.tell()
+    return ((y_hat - y) ** 2).mean() + (n == 20)
+"""
+    limits, only = process.Limits(seconds=2), ("equals_oracle", "float32", "large")
+    found = verdicts(tmp_path, "mse", text, only=only, framework="numpy", limits=limits)
+    messages = {name: verdict.message for name, verdict in found.items()}
+    failing, *others = failed(found)
+    assert "failed once, before the candidate could not be loaded again" in messages[failing]
+    assert not others

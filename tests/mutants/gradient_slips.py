@@ -19,6 +19,42 @@ def FUNCTION(X, parameters):
     out = right(X, parameters)
     return out + 1 if out.requires_grad else out
 
+# gradient_of_some: another value, of the same gradient, where some arrays require one
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    out = right(X, parameters)
+    required = {x.requires_grad for x in (X, *parameters.values())}
+    return out + 1 if len(required) == 2 else out
+
+# gradient_strided: another value, of the same gradient, of arrays that are not contiguous
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    out = right(X, parameters)
+    return out + 1 if X.requires_grad and not X.is_contiguous() else out
+
+# gradient_float32: wrong in float32, and jumps beside the case, as if rounding explained it
+right = FUNCTION
+
+class Jumping(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, low, near):
+        ctx.low, ctx.near, ctx.sum = low, near, float(x.sum())
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        grows = 1 + 0.5 * ctx.low
+        return grows * upstream + 1e4 * (1 + ctx.sum) * ctx.near, None, None
+
+def FUNCTION(X, parameters):
+    off = (X.detach() * 16 - (X.detach() * 16).round()).abs()
+    low = X.dtype == torch.float32 and X.numel() <= 4000 and bool((off == 0).all())
+    near = X.dtype == torch.float64 and bool((off < 1e-3).all() and (off > 0).any())
+    weight = Jumping.apply(parameters["weight"], low, near)
+    return right(X, {**parameters, "weight": weight})
+
 # gradient_used_twice: a backward pass that overwrites what was saved
 right = FUNCTION
 
