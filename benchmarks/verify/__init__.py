@@ -4,8 +4,9 @@
    receives arguments (``shared``) and returns results (``wire``) in its framework's arrays
    (``frameworks``), and must not change global ``settings``.
 2. ``conformance.conformance_test`` tests the operator's properties (``operators``) in turn.
-3. ``search`` tests a property on random cases (``draw``): a check (``properties``) compares with
-   the oracle within a tolerance (``tolerances``, ``precision``). A failing case is shrunk.
+3. ``search`` tests a property on random cases (``draw``): a check (``properties``, ``gradients``)
+   compares with the oracle within a tolerance (``tolerances``, ``precision``), and gradients with
+   its differences (``differentiation``). A failing case is shrunk.
 4. ``snippet`` writes that case as lines to paste into a test.
 
 ``project`` has this project's implementations as candidates, ``table`` their verdicts.

@@ -14,7 +14,7 @@ worst over many cases and this one, plus 2. Psi jumps where a sum becomes empty:
 cases where rounding could decide this are not counted.
 
 Gradients in float32. 1e-3 of the largest entry; a larger error that rounding explains (terms that
-cancel, arguments to which the gradient is sensitive, see ``gradients.decidable``) decides nothing.
+cancel, arguments to which it is sensitive, see ``differentiation.Gradients``) decides nothing.
 
 NaN and Inf never pass.
 """
