@@ -68,11 +68,13 @@ class BaseCandidate:
         calls: number of calls in its current worker process.
         once: how its first call of all differed from the same call later; empty if it did not.
         firsts: of the calls by which its framework was detected the name, itself and its answer.
+        rejected: itself in other frameworks, whose arrays it refuses or was not written for.
     """
 
     calls = 1
     once = ""
     firsts: tuple[tuple[str, Callable[[], Any], Any], ...] = ()
+    rejected: tuple[BaseCandidate, ...] = ()
     framework: str
     device: str
     source: Any
@@ -81,6 +83,9 @@ class BaseCandidate:
 
     def restart(self) -> None:
         """Start a new worker process, if the candidate runs in one."""
+
+    def close(self) -> None:
+        """End the worker process, if there is one."""
 
     def __call__(self, *arguments: Any, layout: str = "plain", keyword: str = "") -> Any:
         """Call the function with copies of the arguments; returns NumPy arrays.
@@ -129,7 +134,8 @@ class BaseCandidate:
         """Gradients of the sum of ``weights * output`` with respect to each of ``places``.
 
         With ``uses=2`` the function is called twice on the same arguments before the backward pass,
-        which runs twice, unless it raises the second time; the mean is returned. With ``then`` it
+        which runs twice, unless it raises the second time: the first's gradients are returned, then
+        the second's. With ``then`` it
         is called on these arguments, too, before the backward pass. ``layout`` is that of the
         arrays and of the upstream gradient.
 

@@ -80,6 +80,7 @@ def resolve(
     for other in (candidate, *tried):
         if other is not chosen:
             chosen.once = chosen.once or other.once
+            chosen.rejected = (*chosen.rejected, other)
             other.close()
     return _with_gradients_compared(chosen, operator)
 
@@ -160,11 +161,16 @@ def later_differs(candidate: BaseCandidate) -> str:
 
     Empty if they do not: of a candidate that passes every test, both may have been wrong alike.
     """
-    for name, call, first in candidate.firsts:
-        now = _answer(call)
-        if now[0] or not _alike(first[:2], now[:2]):
-            said = _difference(first, now)
-            return f"{name} was different from a later one{said}"
+    for of in (candidate, *candidate.rejected):
+        try:
+            for name, call, first in of.firsts:
+                now = _answer(call)
+                if (now[0] and of is candidate) or not _alike(first[:2], now[:2]):
+                    said = _difference(first, now)
+                    return f"{name} was different from a later one{said}"
+        finally:
+            if of is not candidate:
+                of.close()
     return ""
 
 

@@ -228,17 +228,17 @@ class Torch(NumPy):
                 grad.__set__(x, None)
             return [np.zeros(x.shape) if dx is None else self.to_numpy(dx) for x, dx in found]
 
-        gradients = backward()
+        gradients = again = backward()
         if uses > 1:
             try:
-                again = zip(gradients, backward(), strict=True)
-                gradients = [(one + other) / 2 for one, other in again]
+                again = backward()
             except BackwardError as error:  # it may release what it saved
                 if not isinstance(error.__cause__, RuntimeError):
                     raise
         if not self.torch.equal(upstream, before):
             raise ValueError("the backward pass changed the upstream gradient in place")
-        return [*gradients, [to_numpy(self, result) for result in results]]
+        passes = [*gradients, *again] if uses > 1 else gradients
+        return [*passes, [to_numpy(self, result) for result in results]]
 
     def _stacked(self, output: Any) -> Any:
         """One tensor of a list of tensors, such as an LSTM's h and c."""
@@ -309,7 +309,7 @@ class Jax(NumPy):
             found, outputs = self.jax.jit(gradient)(at)
         except Exception:  # for example, a function that branches on values
             found, outputs = gradient(at)
-        return [to_numpy(self, value) for value in (*found, outputs)]
+        return [to_numpy(self, value) for value in (*[*found] * uses, outputs)]
 
 
 FRAMEWORKS: dict[str, Callable[[str], NumPy]] = {

@@ -247,7 +247,7 @@ class Isolated(BaseCandidate):
         found = self._ask("_gradient", (arguments, weights, places, keyword, *how))
         self._assert_unchanged(arguments, keyword)
         uses, _, then = how
-        is_list = isinstance(found, list) and len(found) == len(places) + 1
+        is_list = isinstance(found, list) and len(found) == uses * len(places) + 1
         outputs = found[-1] if is_list else None
         if not isinstance(outputs, list) or len(outputs) != uses + (then is not None):
             raise CandidateError("sent an invalid response to the test process", "protocol")

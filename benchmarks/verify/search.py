@@ -118,7 +118,7 @@ def draws(
             small.remove(first)
             small.insert(0, first)
         if prop.name in STARTED and not again:
-            small.append(Draw(STARTING))
+            small.insert(1, Draw(STARTING))
         for i, one in enumerate(small):
             if i >= LEAST and time.monotonic() > until:
                 break

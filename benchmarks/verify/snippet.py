@@ -113,7 +113,8 @@ def _settings(prop: Property, operator: Operator, padding: str) -> Iterator[str]
     """The further arguments of the property's check."""
     parameters = inspect.signature(prop.check).parameters.values()
     given = {one.name: one.default for one in parameters if one.default is not one.empty}
-    yield from (f"{name} = {value!r}" for name, value in {**given, **prop.settings}.items())
+    for name, value in {**given, **prop.settings}.items():
+        yield f"{name} = {value.__name__ if callable(value) else repr(value)}"
     if prop.check in OF_ANOTHER:
         of = f".batched({padding!r})" if padding else ""
         yield f"another = OPERATORS[{operator.name!r}]{of}.sample_case"

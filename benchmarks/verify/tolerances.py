@@ -129,6 +129,13 @@ def near_discontinuity(oracle: Callable[..., Any], case: Case, dtype: str) -> bo
     return any(other != first for other in empty)
 
 
+def largest_nearby(oracle: Callable[..., Any], case: Case, dtype: str) -> float:
+    """The largest output of the oracle where rounding in ``dtype`` changes its arguments."""
+    unit, of_terms = NEAR * UNITS[dtype], dtype == "float32"
+    found = (perturbed(oracle, case, unit, seed, of_terms)[0] for seed in range(NEAR_CHANGES))
+    return max(scale(array) for result in found for array in outputs(result))
+
+
 def outputs(result: Any) -> list[Array]:
     """The arrays of a result, in order: of an array, numbers, a tuple, a list or a mapping."""
     if isinstance(result, Mapping):

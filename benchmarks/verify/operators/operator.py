@@ -212,7 +212,8 @@ class Operator:
         yield from self.extra_properties
         if not has_floats:
             if any(isinstance(value, list) for value in self.case(Draw())):
-                yield Property("same_objects", properties.same_lists, large="no")
+                settings = {"compare": self.compare}
+                yield Property("same_objects", properties.same_lists, settings=settings, large="no")
             return
         yield Property("strided", properties.strided, pins=MIXED)
         yield Property("no_state", properties.no_state, pins=MIXED, large="few")

@@ -98,6 +98,9 @@ def implementations(device: str = "cpu") -> list[ProjectImplementation]:
             found += [of_form(name, "fused")] if fused and name in EXPANSIONS else []
             if name == "lstm":
                 found.append(ProjectImplementation(name, "library", recurrent.library_lstm))
+            if name == "attentive_lstm":
+                beams = partial(function, implementation="literal", by_beams=True)
+                found.append(ProjectImplementation(name, "literal, beams", beams))
             if name == "middle_out_captioner":
                 steps = partial(middle_out.captioner_of_memory, by_steps=True)
                 found.append(

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from benchmarks.verify.project.modules import call, read_by_steps
+from benchmarks.verify.project.modules import call, call_beside, read_by_steps
 from torch_impl.expansion import DynamicExpansion, StaticExpansion
 from torch_impl.layers.attention import AttentionOnAttention, MultiHeadAttention
 from torch_impl.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, Mixer
@@ -132,7 +132,7 @@ def captioner(
     module = partial(Captioner, configuration)
     if by_steps:
         return read_by_steps(module, parameters, features, tokens, masked)
-    return call(module, parameters, features[None], tokens[None])[0]
+    return call_beside(module, parameters, features, tokens)
 
 
 def sentence_log_probability(log_probs: Tensor, words: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.verify.project.modules import call, read_by_steps, select
+from benchmarks.verify.project.modules import call_beside, read_by_steps, select
 from torch_impl.common.padding import Lengths
 from torch_impl.middle_out import Weights, attend, interleave, run, run_by_steps, step
 from torch_impl.models import denoising
@@ -177,7 +177,7 @@ def captioner_of_memory(
     if by_steps:
         log_p = read_by_steps(module, weights, given, tokens)
     else:
-        log_p = call(module, weights, given[None], tokens[None])[0]
+        log_p = call_beside(module, weights, given, tokens)
     return torch.cat([log_p[p::2][: len(half), :V] for p, half in enumerate(halves)])
 
 

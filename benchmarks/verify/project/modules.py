@@ -101,6 +101,19 @@ def read_by_steps(
     return torch.stack(found)
 
 
+def call_beside(
+    module: partial[Any], parameters: Mapping[str, Tensor], features: Tensor, tokens: Tensor
+) -> Tensor:
+    """The output (T, V) of a captioner for an image: of odd rows beside another, longer one."""
+    if len(features) % 2 == 0:
+        return cast(Tensor, call(module, parameters, features[None], tokens[None])[0])
+    other = torch.cat([features, features[:1]]).flip(0)
+    padded = torch.cat([features, torch.full_like(features[:1], 1000.0)])
+    lengths = torch.tensor([len(other), len(features)], device=features.device)
+    images, words = torch.stack([other, padded]), torch.stack([tokens.flip(0), tokens])
+    return cast(Tensor, call(module, parameters, images, words, lengths)[1])
+
+
 def select(parameters: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The parameters whose names start with ``prefix``, which is removed."""
     return {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from benchmarks.verify.project.modules import call, read_by_steps, select
+from benchmarks.verify.project.modules import call, call_beside, read_by_steps, select
 from torch_impl.models import RecurrentCaptioner
 from torch_impl.models.recurrent import RecurrentConfiguration
 from torch_impl.recurrent import LSTM, AttentiveLSTM, Masks, State, read_only_inputs
@@ -85,10 +85,30 @@ def recurrent_dropout(
     return _alone(X, parameters, masks, implementation)
 
 
+class _ByBeams(AttentiveLSTM):
+    """Read by ``step`` with two hypotheses of a sequence; the first reads it from its end."""
+
+    def forward(
+        self, xs: Tensor, memory: Tensor, memory_lengths: Any = None, *_: Any
+    ) -> tuple[Tensor, State]:
+        projected = self.attention.project(memory, memory_lengths)
+        state, hs = self.lstm.zero_state(2 * len(xs)), []
+        for both in torch.stack([xs.flip(1), xs], 1).unbind(2):  # (B, 2, d_x)
+            state = self.step(both.flatten(0, 1), state, projected)
+            hs.append(state.h.unflatten(0, (-1, 2))[:, 1])
+        return torch.stack(hs, 1), state
+
+
 def attentive_lstm(
-    X: Tensor, s: Tensor, parameters: Parameters, mask: Tensor, *, implementation: str
+    X: Tensor,
+    s: Tensor,
+    parameters: Parameters,
+    mask: Tensor,
+    *,
+    implementation: str,
+    by_beams: bool = False,
 ) -> Tensor:
-    """``torch_impl.recurrent.AttentiveLSTM``."""
+    """``torch_impl.recurrent.AttentiveLSTM``, or its steps of two hypotheses."""
     d_x, (d_a, d_s) = X.shape[-1], parameters["score.W_s"].shape
     T, W = select(parameters, "lstm."), select(parameters, "score.")
     weights = {f"lstm.{name}": value for name, value in given(T, d_x).items()} | {
@@ -98,7 +118,8 @@ def attentive_lstm(
         "attention.score.weight": W["w"][None],
     }
     d = len(T["bias"]) // 4
-    module = partial(AttentiveLSTM, d_x, d, d_s, d_a, implementation=implementation)
+    kind = _ByBeams if by_beams else AttentiveLSTM
+    module = partial(kind, d_x, d, d_s, d_a, implementation=implementation)
     return cast(Tensor, call(module, weights, X, s, mask)[0])
 
 
@@ -172,4 +193,4 @@ def read_only_captioner(
     module = partial(RecurrentCaptioner, configuration)
     if by_steps:
         return read_by_steps(module, weights, features, tokens)
-    return cast(Tensor, call(module, weights, features[None], tokens[None])[0])
+    return call_beside(module, weights, features, tokens)
