@@ -192,7 +192,10 @@ class Gradients:
                 for _ in range(CHANGES):
                     signs = random.choice((-1.0, 1.0), upstream.shape)
                     terms = relative * scale(measured(exact, upstream * signs))
-                    moved = mapped(exact, lambda a: a * random.uniform(1 - unit, 1 + unit, a.shape))
+                    moved = mapped(
+                        exact,  # as an array: NumPy's product of arrays of no axis is a scalar
+                        lambda a: np.asarray(a * random.uniform(1 - unit, 1 + unit, a.shape)),
+                    )
                     change = LITERAL_FACTOR * error(measured(moved, upstream), plain)
                     if failure.error <= max(terms, change) < np.inf:
                         raise UndecidedError from None
