@@ -2,11 +2,13 @@
 
 import importlib.util
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 
 from benchmarks.verify import search, shrink, table
 from benchmarks.verify.conformance import FAILED, NOT_RUN
+from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.project import EXPANSIONS, implementations, of_form
 from tests.support.covers import covers
 
@@ -24,6 +26,9 @@ OURS = {
 }
 EXAMPLES, OF_SEARCHES = 3, 30
 """Of a search more, since ties that matter are seldom."""
+
+REAL_SIZES = "large", "large_batch", "gradient", "padded_gradient"
+"""The properties that have most of the large sizes: tested in all, as a candidate is."""
 
 OF_NUMPY = {
     "NumPy has no gradients (see --framework)",
@@ -43,24 +48,20 @@ def may_skip(name, reason):
     return reason in OF_NUMPY and OURS[name].framework == "numpy"
 
 
-def failures(name, examples, only=()):
+def failures(name):
     """What fails or is left out of an implementation, called in this process; one at a time."""
     ours = OURS[name]
-    for verdict in table.verdicts(ours, table.called_here(ours), examples, only=only):
+    few = OF_SEARCHES if ours.operator.endswith("search") else EXAMPLES
+    many = few if ours.has_small_tiles else search.MANY
+    names = [prop.name for prop in OPERATORS[ours.operator].properties]
+    real = [each for each in names if each in REAL_SIZES]
+    parts = (many, real), (few, [each for each in names if each not in real])
+    found = (table.verdicts(ours, table.called_here(ours), n, only=only) for n, only in parts)
+    for verdict in chain.from_iterable(found):
         if verdict.status == FAILED:
             yield f"{verdict.name}: {verdict.message}\n\n{verdict.code}"
         if verdict.status == NOT_RUN and not may_skip(name, verdict.message):
             yield f"{verdict.name} was not run: {verdict.message}"
-
-
-REAL_SIZES = "large", "large_batch", "gradient", "padded_gradient"
-
-
-@pytest.mark.parametrize("name", [name for name in OURS if not OURS[name].has_small_tiles])
-def test_real_sizes(name, monkeypatch):
-    """All large sizes of the properties that have most of them, as a candidate is tested."""
-    monkeypatch.setattr(shrink, "SECONDS", 1.0)
-    assert next(failures(name, search.MANY, REAL_SIZES), None) is None
 
 
 @covers(
@@ -73,5 +74,4 @@ def test_real_sizes(name, monkeypatch):
 @pytest.mark.parametrize("name", OURS)
 def test_an_implementation_of_ours_is_its_operator(name, monkeypatch):
     monkeypatch.setattr(shrink, "SECONDS", 1.0)
-    examples = OF_SEARCHES if OURS[name].operator.endswith("search") else EXAMPLES
-    assert next(failures(name, examples), None) is None
+    assert next(failures(name), None) is None

@@ -387,7 +387,7 @@ class _Turn:
         if self.worker.framework != "torch":
             return {}
         places = [place for place in float_arrays(self.prepare(self.worker)) if place[0] in by]
-        counted: dict[str, int] = self.worker.apply(count, places)
+        counted: dict[str, int] = self.worker.apply(count, places, returns=dict[str, int])
         return counted
 
     def prepare(self, worker: Isolated, case: Case | None = None, in_place: bool = False) -> Case:

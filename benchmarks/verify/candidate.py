@@ -15,6 +15,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from benchmarks.verify import wire
 from benchmarks.verify.cases import Place, each_once
 from benchmarks.verify.frameworks import (
     FRAMEWORKS,
@@ -45,6 +46,12 @@ BACKWARD = "backward"
 
 BATCH = "batch"
 """The kind of a result without the batch axis."""
+
+
+KEPT, LARGEST_KEPT = 4, 2**16
+"""How many of the last results are kept to see whether later calls write into them; and the most
+bytes of one.
+"""
 
 
 class CandidateError(Exception):
@@ -201,6 +208,7 @@ class Candidate(BaseCandidate):
         self._outside: dict[str, Any] = {}
         self._given: list[Any] = []
         self._returned: Any = None
+        self._kept: list[tuple[Any, bytes]] = []
         self._called = set[Callable[..., Any]]()
         self.result_framework = ""
 
@@ -209,6 +217,7 @@ class Candidate(BaseCandidate):
         # NaN shows a candidate that keeps its last result or arguments for the next call
         self._poison([self._returned, *self._given])
         last = self._returned
+        self._keep(last)
         if reuse:
             self._refill(self._given, case)
         else:
@@ -226,6 +235,8 @@ class Candidate(BaseCandidate):
         assert_unchanged(
             [_argument_to_numpy(self._arrays, value) for value in self._given], case, keyword
         )
+        if any(self._content(earlier) != content for earlier, content in self._kept):
+            raise CandidateError("wrote into the result of an earlier call", "state")
         self._assert_no_setting_is(changed or self._changed_outside())
         return result
 
@@ -262,6 +273,18 @@ class Candidate(BaseCandidate):
 
         return each_once(convert, case)
 
+    def _keep(self, result: Any) -> None:
+        """Keep a small result, unless it is an argument, and its content, which must not change."""
+        size = sum(getattr(array, "nbytes", 0) for array in _arrays_of(result))
+        if size <= LARGEST_KEPT and not self._share_memory(result, self._given):
+            self._kept = [*self._kept, (result, self._content(result))][-KEPT:]
+
+    def _content(self, result: Any) -> bytes:
+        """A result as bytes; nothing of what is no data."""
+        with suppress(CandidateError, TypeError):
+            return wire.dump(self._run(to_numpy, self._arrays, result))
+        return b""
+
     def _share_memory(self, one: Any, other: Any) -> bool:
         """Whether an array of a result is in the memory of one of another result."""
         pairs = product(_arrays_of(one), [*_arrays_of(other)])
@@ -282,6 +305,10 @@ class Candidate(BaseCandidate):
         also = None if then is None else self._converted(then, layout)
         call = partial(self._backward, given, keyword, places, weights, uses, layout, also)
         found, changed = self._run(self._watched, call, "plain")
+        for case, values in ((arguments, given), (then, also)):
+            if case is not None and values is not None:
+                after = [_argument_to_numpy(self._arrays, value) for value in values]
+                assert_unchanged(after, case, keyword)
         self._assert_no_setting_is(changed or self._changed_outside())
         return [*found]
 

@@ -12,6 +12,7 @@ from benchmarks.verify.candidate import BACKWARD, BATCH, LIMITS, BaseCandidate, 
 from benchmarks.verify.cases import float_arrays
 from benchmarks.verify.derivatives import output_weights
 from benchmarks.verify.draw import STARTING, Draw
+from benchmarks.verify.frameworks import FRAMEWORKS
 from benchmarks.verify.operators import Operator
 from benchmarks.verify.process import Isolated, Limits
 from benchmarks.verify.properties import BatchOfOne
@@ -60,9 +61,9 @@ def resolve(
         return candidate
     # a function that takes NumPy's arrays may also take those of a framework that it returns for
     # them, or that its file imports; then it has gradients
-    in_numpy, returned = kind in ACCEPTED, attrgetter("result_framework")
-    expected = candidate.apply(returned) if in_numpy else "torch"
-    others = {*candidate.mentions, expected} - {"", "numpy"}
+    in_numpy = kind in ACCEPTED
+    expected = _returned(candidate) if in_numpy else "torch"
+    others = {*candidate.mentions, expected} & FRAMEWORKS.keys() - {"numpy"}
     tried = [isolated(name) for name in sorted(others, reverse=True)]
     kinds |= {other.framework: _first_answer(other, _call(other, operator)) for other in tried}
 
@@ -98,7 +99,7 @@ def _is_written_for(other: Isolated, operator: Operator, in_numpy: Isolated) -> 
 
     NumPy's functions accept tensors too, without a gradient.
     """
-    if not operator.by or other.apply(attrgetter("result_framework")) != other.framework:
+    if not operator.by or _returned(other) != other.framework:
         return False
     if "numpy" not in in_numpy.mentions:
         return True
@@ -149,8 +150,7 @@ def _difference(first: Answer, again: Answer) -> str:
     while isinstance(result, (list, tuple)) and isinstance(other, (list, tuple)):
         pairs = zip(result, other, strict=False)
         result, other = next((pair for pair in pairs if not _alike(*pair)), ("", ""))
-    numbers = np.ndarray, float, int
-    if isinstance(result, numbers) and isinstance(other, numbers):
+    if _is_real(result) and _is_real(other):
         said = str(OutOfToleranceError("output", result, other, SAME_CALL)).partition(": ")[2]
     said = "; the other ".join(filter(None, (said, of_other)))
     return said and f": {said}"
@@ -174,11 +174,16 @@ def later_differs(candidate: BaseCandidate) -> str:
     return ""
 
 
+def _returned(candidate: Isolated) -> str:
+    """The framework of its last result; empty if its worker does not answer."""
+    name = attrgetter("result_framework")
+    return _answer(lambda: candidate.apply(name, returns=str))[1] or ""
+
+
 def _states(candidate: Isolated) -> dict[str, dict[str, str]]:
     """``states_before`` of its worker; none if that does not answer."""
-    _, found, _ = _answer(lambda: candidate.apply(states_before))
-    answered = isinstance(found, dict) and all(isinstance(x, dict) for x in found.values())
-    return found if answered else {}
+    states = dict[str, dict[str, str]]
+    return _answer(lambda: candidate.apply(states_before, returns=states))[1] or {}
 
 
 def takes_arrays(candidate: BaseCandidate, operator: Operator) -> bool:
@@ -217,11 +222,19 @@ def _alike(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(_alike, one, other))
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+    if isinstance(one, np.ndarray) != isinstance(other, np.ndarray):
+        return False
     if np.shape(one) != np.shape(other):
         return False
-    if isinstance(one, (np.ndarray, float)):
+    if _is_real(one) and _is_real(other):
         return bool(np.allclose(one, other, SAME_CALL, SAME_CALL, equal_nan=True))
-    return bool(one == other)
+    return bool(np.all(one == other))
+
+
+def _is_real(value: Any) -> bool:
+    """Whether a result is a number or an array of numbers, and not of booleans."""
+    is_number = type(value) in (int, float)
+    return is_number or (isinstance(value, np.ndarray) and value.dtype.kind in "iuf")
 
 
 def alone(candidate: BaseCandidate, operator: Operator) -> BaseCandidate:

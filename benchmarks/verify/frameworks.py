@@ -6,7 +6,7 @@ one of ``VIEWS``: "strided" (every second entry of a larger array), "columns" (t
 each row of a larger array), "transposed" (strides in reverse order) or "offset" (contiguous, from
 the second entry of a larger array on, so not aligned). One of PyTorch's modes without gradients,
 ``INFERENCE``, may follow, or stand for "plain" in it. Of a gradient it may be "computed": arguments
-that are results of operations, no leaves.
+that are results of operations, no leaves; or ``REFILLED``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from benchmarks.verify.originals import np, torch_originals
 ROWS = "rows"
 VIEWS = ("strided", "columns", "transposed", "offset")
 INFERENCE = ("no_grad", "inference_mode")
+REFILLED = "refilled"
+"""The layout of a gradient in tensors that had other numbers, and their backward pass, before."""
 
 
 class BackwardError(Exception):
@@ -99,7 +101,8 @@ class NumPy:
         """Gradients of the sum of ``weights * output`` over ``uses`` calls, for each place.
 
         The output follows them. ``layout`` is that of the upstream gradient; ``then`` are the
-        arguments of a call before the backward pass.
+        arguments of a call before the backward pass, or, ``REFILLED``, of equal shapes, before all
+        else.
         """
         raise NotImplementedError
 
@@ -199,6 +202,9 @@ class Torch(NumPy):
         if layout == "computed":
             clone = self.torch.methods.clone
             case = replaced(case, dict(zip(places, map(clone, leaves), strict=True)))
+        before = []
+        if layout == REFILLED:
+            before, then = [self._differentiated(loss, case, then, leaves)], None
         results = [loss(*case) for _ in range(uses)]
         outputs = [self._stacked(result) for result in results]
         output, *_ = (self.to_numpy(one) for one in outputs)  # raises if one is not a tensor
@@ -213,7 +219,7 @@ class Torch(NumPy):
                     get(then, place).requires_grad_()
             results.append(loss(*then))
         upstream = self.from_numpy(np.asarray(weights, output.dtype), layout)
-        before, grad = self.torch.methods.clone(upstream), self.torch.methods.grad
+        as_given, grad = self.torch.methods.clone(upstream), self.torch.methods.grad
         # not a constant, as of an empty caption
         outputs = [one for one in outputs if one.requires_grad]
 
@@ -235,10 +241,38 @@ class Torch(NumPy):
             except BackwardError as error:  # it may release what it saved
                 if not isinstance(error.__cause__, RuntimeError):
                     raise
-        if not self.torch.equal(upstream, before):
+        if not self.torch.equal(upstream, as_given):
             raise ValueError("the backward pass changed the upstream gradient in place")
+        for place, leaf in zip(places, leaves, strict=True):
+            if not same(self.to_numpy(get(case, place)), self.to_numpy(leaf)):
+                raise ValueError("the backward pass changed an argument in place")
         passes = [*gradients, *again] if uses > 1 else gradients
-        return [*passes, [to_numpy(self, result) for result in results]]
+        return [*passes, [*(to_numpy(self, result) for result in results), *before]]
+
+    def _differentiated(
+        self, loss: Function, case: Sequence[Any], other: Any, leaves: Sequence[Any]
+    ) -> Any:
+        """The result of a call and a backward pass with ``other`` numbers in the case's tensors."""
+        tensors, methods = _tensors(case, self.torch.is_tensor), self.torch.methods
+        values = [methods.clone(methods.detach(tensor)) for tensor in tensors]
+        self._write(tensors, _tensors(other, self.torch.is_tensor))
+        returned = loss(*case)
+        output, result = self._stacked(returned), to_numpy(self, returned)
+        if output.requires_grad:
+            try:
+                self.torch.backward([output], [self.torch.ones_like(output)], retain_graph=False)
+            except Exception as error:
+                raise BackwardError from error
+        for leaf in leaves:
+            methods.grad.__set__(leaf, None)
+        self._write(tensors, values)
+        return result
+
+    def _write(self, tensors: Sequence[Any], values: Sequence[Any]) -> None:
+        """Write values into tensors as an optimiser does."""
+        with self.torch.no_grad():
+            for tensor, value in zip(tensors, values, strict=True):
+                self.torch.methods.copy_(tensor, value)
 
     def _stacked(self, output: Any) -> Any:
         """One tensor of a list of tensors, such as an LSTM's h and c."""

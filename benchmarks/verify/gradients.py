@@ -31,6 +31,7 @@ from benchmarks.verify.differentiation import (
     flat,
 )
 from benchmarks.verify.draw import Draw
+from benchmarks.verify.frameworks import REFILLED
 from benchmarks.verify.properties import (
     FEW,
     SMALL,
@@ -148,10 +149,16 @@ def gradient_after_other(
     another: Callable[[Draw], Case],
     limit: float | None = 1.0,
 ) -> None:
-    """A call with other numbers, sizes or options before the backward pass changes no gradient."""
+    """A call with other numbers, sizes or options before the backward pass changes no gradient.
+
+    Nor does one, and its backward pass, before all else in the same tensors.
+    """
     of = Gradients(candidate, oracle, by, limit)
     others = another(Draw(size(case))), another(Draw(size(case) + 1)), reversed_arrays(case)
-    assert_same_gradients(of, case, *({"then": one} for one in others))
+    ways: list[dict[str, Any]] = [{"then": one} for one in others]
+    if candidate.framework == "torch":
+        ways.append({"then": others[-1], "layout": REFILLED})
+    assert_same_gradients(of, case, *ways)
 
 
 def gradient_same_array(

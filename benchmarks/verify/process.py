@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+from msgspec import Struct, ValidationError, convert
 
 from benchmarks.errors import InputError
 from benchmarks.verify import wire
@@ -50,6 +51,9 @@ START_TIMEOUT = 120.0
 
 EXIT_TIMEOUT = 5.0
 """Seconds to wait for processes to exit before they are killed."""
+
+INVALID = "sent an invalid response to the test process"
+"""Of a worker that answers what it was not asked."""
 
 SHOWN = 2000
 """Number of the last characters of a worker's output that are shown."""
@@ -168,9 +172,7 @@ class Isolated(BaseCandidate):
         self.hash_seed = HASH_SEEDS[0]
         self._given = self._request = Shared(None)
         about = self._start()
-        self.padding = about["padding"]
-        self.mentions: list[str] = about["mentions"]
-        self.is_apart: bool = about["apart"]
+        self.padding, self.mentions, self.is_apart = about.padding, about.mentions, about.apart
 
     def restart(self) -> None:
         self.close()
@@ -187,13 +189,14 @@ class Isolated(BaseCandidate):
             self.hash_seed = HASH_SEEDS[0]
             self.restart()
 
-    def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def apply(self, function: Callable[..., Any], *arguments: Any, returns: Any = Any) -> Any:
         """Run ``function(candidate, *arguments)`` in the worker; the function must be importable.
 
         Raises:
-            CandidateError: the candidate raised, returned no array, or exceeded the time limit.
+            CandidateError: the candidate raised, returned no array, or exceeded the time limit; or
+                the answer is not of the type that the function ``returns``.
         """
-        return self._ask("apply", (function, *arguments))
+        return _converted(self._ask("apply", (function, *arguments)), returns)
 
     @property
     def shares_memory(self) -> bool:
@@ -250,7 +253,7 @@ class Isolated(BaseCandidate):
         is_list = isinstance(found, list) and len(found) == uses * len(places) + 1
         outputs = found[-1] if is_list else None
         if not isinstance(outputs, list) or len(outputs) != uses + (then is not None):
-            raise CandidateError("sent an invalid response to the test process", "protocol")
+            raise CandidateError(INVALID, "protocol")
         return found
 
     def _assert_unchanged(self, arguments: list[Any], keyword: str) -> None:
@@ -259,7 +262,7 @@ class Isolated(BaseCandidate):
             _, (after, *_) = self._given.now()
             assert_unchanged(after, arguments, keyword)
 
-    def _start(self) -> dict[str, Any]:
+    def _start(self) -> _About:
         self._group, self._connection = _forked(self.hash_seed, self._output.fileno())
         options = {
             "source": self._pickled,
@@ -272,7 +275,7 @@ class Isolated(BaseCandidate):
             "memory": None if self.device.startswith("cuda") else self.limits.memory,
         }
         try:
-            about: dict[str, Any] = self._ask("load", options)
+            about = _converted(self._ask("load", options), _About)
         except CandidateError as error:
             self.close()
             raise InputError(f"candidate {self.name}: while it was loaded, it {error}") from None
@@ -299,6 +302,8 @@ class Isolated(BaseCandidate):
                 number, data = wire.receive(connection, deadline)
             response = wire.load(data)
             failed, wrong = response.get("failed"), response.get("input")
+            if not failed and not wrong and "value" not in response:
+                raise ValueError
         except TimeoutError:
             self.close()
             seconds = f"{self.limits.seconds:g}"
@@ -308,9 +313,7 @@ class Isolated(BaseCandidate):
             raise CandidateError("ended its worker process without a response", "exit") from None
         except (ValueError, AttributeError):
             self.close()
-            raise CandidateError(
-                "sent an invalid response to the test process", "protocol"
-            ) from None
+            raise CandidateError(INVALID, "protocol") from None
         if wrong is not None:
             self.close()
             raise InputError(str(wrong))
@@ -322,6 +325,24 @@ class Isolated(BaseCandidate):
                 failed = f"{failed}; its limit is {most} in a file, or printed in a call"
             raise CandidateError(_printable(str(failed)), str(response.get("kind")))
         return response.get("value")
+
+
+class _About(Struct):
+    """What the worker says of a candidate that it has loaded."""
+
+    padding: str
+    mentions: list[str]
+    apart: bool
+
+
+def _converted(value: Any, to: Any) -> Any:
+    """A value that the worker has sent, if it is of that type."""
+    if to is Any:
+        return value
+    try:
+        return convert(value, to)
+    except ValidationError:
+        raise CandidateError(INVALID, "protocol") from None
 
 
 def _printable(text: str) -> str:

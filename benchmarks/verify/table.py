@@ -38,7 +38,8 @@ def rows(
 ) -> Iterator[Verified]:
     """All rows, or those of the operators ``only``, one implementation after the other.
 
-    With several ``processes`` each tests a few properties at a time, in the same cases.
+    With several ``processes`` each tests a few properties at a time, in the same cases. With
+    ``limits``, of calls, each is called in a worker process of its own.
     """
     chosen = [
         (number, each)
@@ -76,8 +77,7 @@ def _verdicts(
     number, only = job
     each = implementations(device)[number]
     where = _where(each, device)
-    if limits is None and where.startswith("cuda"):
-        # each process that computes there takes seconds to begin
+    if limits is None:
         return list(verdicts(each, called_here(each, where), examples, seed, only))
     with resolve(
         each.function, OPERATORS[each.operator], each.framework, where, limits, name=each.name

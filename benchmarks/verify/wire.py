@@ -106,7 +106,10 @@ def _exactly(connection: socket.socket, count: int, deadline: float | None) -> b
     parts = []
     while count:
         if deadline is not None:
-            connection.settimeout(max(deadline - time.monotonic(), 1e-3))
+            left = deadline - time.monotonic()
+            if left <= 0:  # however much there is to read
+                raise TimeoutError
+            connection.settimeout(max(left, 1e-3))
         part = connection.recv(min(count, 1 << 20))
         if not part:
             raise EOFError

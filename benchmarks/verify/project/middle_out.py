@@ -67,7 +67,10 @@ def middle_out_captioner(
     *,
     implementation: str = "custom_backward",
 ) -> Tensor:
-    """``torch_impl.middle_out.run``, or literal ``run_by_steps``; batch of two, two lanes."""
+    """``torch_impl.middle_out.run``, or literal ``run_by_steps``; batch of two, two lanes.
+
+    The memory of the others has a row more.
+    """
     sides = [select(parameters, f"{side}.") for side in ("left", "right")]
     # words may use every id, so padding is negative
     words = interleave(left.tolist(), middle, right.tolist(), -1)
@@ -78,14 +81,17 @@ def middle_out_captioner(
     of_lanes = (None if w is None else torch.cat([w.flip(0), w], 1) for w in _weights(*sides))
     weights = Weights(*of_lanes)  # type: ignore[arg-type]
     decode = run_by_steps if implementation == "literal" else run
-    state, given = (_last(h), _last(c)), (_last(inputs), _last(memory))
-    hs, _ = decode(weights, state, *given, attend_mask=_last(following >= 0))
-    rows = []
+    state = _last(h), _last(c)
+    rows = F.pad(_last(memory), (0, 0, 0, 1), value=1000.0)
+    mask = torch.ones(rows.shape[:3], dtype=torch.bool, device=h.device)
+    mask[-1, -1, -1] = False
+    hs, _ = decode(weights, state, _last(inputs), rows, mask, _last(following >= 0))
+    log_p = []
     for p, (side, half) in enumerate(zip(sides, (left, right), strict=True)):
         of_side = hs[-1, -1, p::2][: len(half)]
         logits = of_side @ side["vocabulary.weight"].T + side["vocabulary.bias"]
-        rows.append(logits.log_softmax(-1))
-    return torch.cat(rows)
+        log_p.append(logits.log_softmax(-1))
+    return torch.cat(log_p)
 
 
 class _OfMemory(MiddleOutCaptioner):

@@ -85,7 +85,7 @@ def read_by_steps(
     longer = torch.cat([image, image[:1]])
     B = 2 + len(words) % 2
     images = torch.stack([longer.flip(0), longer, longer][:B])
-    lengths = torch.tensor([len(longer), len(image), len(image)][:B])
+    lengths = torch.tensor([len(longer), len(image), max(len(image) - 1, 1)][:B])
     K = BEAMS[len(image) % 2]
     of = captioner.encode(images, lengths), lengths
     cache: Any = captioner.init_cache(*of, num_beams=K)
@@ -104,13 +104,15 @@ def read_by_steps(
 def call_beside(
     module: partial[Any], parameters: Mapping[str, Tensor], features: Tensor, tokens: Tensor
 ) -> Tensor:
-    """The output (T, V) of a captioner for an image: of odd rows beside another, longer one."""
+    """The output (T, V) of a captioner for an image: of odd rows between a longer and a shorter."""
     if len(features) % 2 == 0:
         return cast(Tensor, call(module, parameters, features[None], tokens[None])[0])
-    other = torch.cat([features, features[:1]]).flip(0)
+    longer = torch.cat([features, features[:1]]).flip(0)
     padded = torch.cat([features, torch.full_like(features[:1], 1000.0)])
-    lengths = torch.tensor([len(other), len(features)], device=features.device)
-    images, words = torch.stack([other, padded]), torch.stack([tokens.flip(0), tokens])
+    rows = [len(longer), len(features), max(len(features) - 1, 1)]
+    images = torch.stack([longer, padded, padded])
+    words = torch.stack([tokens.flip(0), tokens, tokens.flip(0)])
+    lengths = torch.tensor(rows, device=features.device)
     return cast(Tensor, call(module, parameters, images, words, lengths)[1])
 
 
