@@ -77,6 +77,30 @@ class Failure:
         return size(self.case)
 
 
+class _Oracle:
+    """An operator's oracle, with a cache of the results of its first calls.
+
+    Attributes:
+        of: the oracle itself, by which ``tolerances`` keeps what does not change between attempts.
+    """
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator, self.of = operator, operator.oracle
+        self._results: list[tuple[Any, Any]] = []
+
+    def __call__(self, *arguments: Any) -> Any:
+        for of, result in self._results:
+            if len(of) == len(arguments) and all(map(is_, of, arguments)):
+                return result
+        try:
+            result = self.of(*arguments)
+        except Exception as error:
+            raise OracleError(f"{self.operator.name}'s oracle raised {error!r}") from error
+        if len(self._results) < CACHED:
+            self._results.append((arguments, result))
+        return result
+
+
 @dataclass(frozen=True)
 class Attempt:
     """A test of a property of an operator on a candidate.
@@ -108,21 +132,7 @@ class Attempt:
 
     def oracle(self) -> Function:
         """The operator's oracle, with a cache of the results of its first calls."""
-        results: list[tuple[Any, Any]] = []
-
-        def oracle(*arguments: Any) -> Any:
-            for of, result in results:
-                if len(of) == len(arguments) and all(map(is_, of, arguments)):
-                    return result
-            try:
-                result = self.operator.oracle(*arguments)
-            except Exception as error:
-                raise OracleError(f"{self.operator.name}'s oracle raised {error!r}") from error
-            if len(results) < CACHED:
-                results.append((arguments, result))
-            return result
-
-        return oracle
+        return _Oracle(self.operator)
 
     def sample(self, tested: Tested) -> Case:
         """The case of a test."""

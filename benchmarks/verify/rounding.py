@@ -86,40 +86,65 @@ def perturbed(
     the variance of n additions one after the other, each off by up to half a unit of the sum, where
     nearly equal terms have the same rounding error. Also returns which denominators are empty sums.
     """
-    random, empty = np.random.default_rng(seed), []
+    random, empty, pairs = np.random.default_rng(seed), [], _Pairs(unit)
 
     def off(x: Array, ufunc: Any = None, *inputs: Any, axis: Any = None) -> Any:
         if ufunc is np.divide:
             empty.append((np.abs(inputs[1]) < EMPTY).tobytes())
         if ufunc is np.tanh:
             return x + random.uniform(-unit, unit, x.shape)
-        pairs = _pairs_of_sums(x, unit, ufunc, *inputs, axis=axis) if of_terms else 1.0
-        most = unit * np.sqrt(np.maximum(pairs / 12, 1.0))
+        of_sums = pairs.of_sums(x, ufunc, *inputs, axis=axis) if of_terms else 1.0
+        most = unit * np.sqrt(np.maximum(of_sums / 12, 1.0))
         return x * random.uniform(1 - most, 1 + most, x.shape)
 
     hooked = _hooking(off)
     with np.errstate(all="ignore"):
-        return oracle(*mapped(case, lambda array: _viewed(off(array), hooked))), empty
+        return oracle(*mapped(case, lambda array: pairs.kept(_viewed(off(array), hooked)))), empty
 
 
-def _pairs_of_sums(
-    x: Array, unit: float, ufunc: Any = None, *inputs: Any, axis: int | None = None
-) -> Any:
-    """``_pairs`` of the terms of each sum in ``x``, the result of a sum or of a matrix product.
+class _Pairs:
+    """Pairs of nearly equal terms, see ``_pairs``; of the case's own arrays counted once."""
 
-    Of a product at most: two terms are equal where both factors are, or by chance.
-    """
-    if ufunc is np.matmul:
-        left, right = inputs
-        of_rows = _pairs(left, unit)
-        of_columns = _pairs(right.mT if right.ndim > 1 else right, unit)
-        if left.ndim > 1 and right.ndim > 1:
-            of_rows, of_columns = of_rows[..., None], of_columns[..., None, :]
-        return np.minimum(of_rows, of_columns)
-    if ufunc is np.add and len(inputs) == 1:
-        terms = inputs[0].ravel() if axis is None else np.moveaxis(inputs[0], axis, -1)
-        return _pairs(terms, unit).reshape(x.shape)
-    return 1.0
+    def __init__(self, unit: float) -> None:
+        self.unit, self._own = unit, set[int]()
+        self._known: dict[tuple[Any, ...], Array] = {}
+
+    def kept(self, array: HookedArray) -> HookedArray:
+        """An array of the case, which stays where it is for as long as the oracle runs."""
+        self._own.add(id(_root(array)))
+        return array
+
+    def of(self, terms: Array) -> Array:
+        """``_pairs`` of an array, such as the weights of every step."""
+        if id(_root(terms)) not in self._own:
+            return _pairs(terms, self.unit)
+        key = terms.ctypes.data, terms.shape, terms.strides
+        if key not in self._known:
+            self._known[key] = _pairs(terms, self.unit)
+        return self._known[key]
+
+    def of_sums(self, x: Array, ufunc: Any = None, *inputs: Any, axis: int | None = None) -> Any:
+        """Those of the terms of each sum in ``x``, the result of a sum or of a matrix product.
+
+        Of a product at most: two terms are equal where both factors are, or by chance.
+        """
+        if ufunc is np.matmul:
+            left, right = inputs
+            of_rows, of_columns = self.of(left), self.of(right.mT if right.ndim > 1 else right)
+            if left.ndim > 1 and right.ndim > 1:
+                of_rows, of_columns = of_rows[..., None], of_columns[..., None, :]
+            return np.minimum(of_rows, of_columns)
+        if ufunc is np.add and len(inputs) == 1:
+            terms = inputs[0].ravel() if axis is None else np.moveaxis(inputs[0], axis, -1)
+            return self.of(terms).reshape(x.shape)
+        return 1.0
+
+
+def _root(array: Array) -> Array:
+    """The array whose memory it is a view of."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
 
 
 def _pairs(terms: Array, unit: float) -> Array:

@@ -66,9 +66,14 @@ class _Budget:
         self.attempt, self.kind = attempt, kind
         self.left, self.end = ATTEMPTS, time.monotonic() + SECONDS / (1 + attempt.failed) ** 2
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no further case is tested."""
+        return self.left < 0 or time.monotonic() > self.end
+
     def __call__(self, case: Case, draw: Draw | None) -> Failure | None:
         self.left -= 1
-        if self.left < 0 or time.monotonic() > self.end:
+        if self.is_over:
             return None
         oracle = self.attempt.oracle()
         try:
@@ -96,7 +101,7 @@ def _smaller(attempt: Attempt, failure: Failure, fails: _Budget) -> Iterator[Fai
         for chosen in failure.draw.simpler():
             if any(name not in chosen or chosen[name] not in _options(of) for name, of in pins):
                 continue
-            for seed in seeds:
+            for seed in () if fails.is_over else seeds:
                 draw = Draw(failure.draw.seed if seed == 0 else seed, **chosen)
                 found = fails(attempt.operator.sample_case(draw), draw)
                 if found is not None:

@@ -21,10 +21,13 @@ NaN and Inf never pass.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from hashlib import blake2b
+from itertools import count, islice
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -108,32 +111,59 @@ def roundings(
     Yields the number of perturbed runs (0, 1, ``CHANGES`` and ``most``) and the roundings.
     """
     expected = outputs(oracle(*case))
-    found, unit, of_terms = [0.0] * len(expected), UNITS[dtype], dtype == "float32"
+    found, runs = [0.0] * len(expected), _runs(oracle, case, dtype, 1.0)
     for changes in range(1 + most if float_arrays(case) else 1):
         if changes:
-            result, _ = perturbed(oracle, case, unit, changes - 1, of_terms)
-            for i, array in enumerate(outputs(result)):
-                with np.errstate(invalid="ignore"):  # infinities do not change
-                    change = np.nan_to_num(np.abs(array - expected[i]), nan=0.0)
-                found[i] = max(found[i], float(change.max(initial=0.0)))
+            found = [*map(max, found, next(runs).changes)]
         if changes in (0, 1, CHANGES, most):
             of = zip(expected, found, strict=True)
-            yield changes, [unit * scale(array) + change for array, change in of]
+            yield changes, [UNITS[dtype] * scale(array) + change for array, change in of]
 
 
 def near_discontinuity(oracle: Callable[..., Any], case: Case, dtype: str) -> bool:
     """Whether rounding in ``dtype`` could change which of the oracle's denominators are empty."""
-    unit, of_terms = NEAR * UNITS[dtype], dtype == "float32"
-    empty = (perturbed(oracle, case, unit, seed, of_terms)[1] for seed in range(NEAR_CHANGES))
+    empty = (run.empty for run in islice(_runs(oracle, case, dtype, NEAR), NEAR_CHANGES))
     first = next(empty)
     return any(other != first for other in empty)
 
 
 def largest_nearby(oracle: Callable[..., Any], case: Case, dtype: str) -> float:
     """The largest output of the oracle where rounding in ``dtype`` changes its arguments."""
-    unit, of_terms = NEAR * UNITS[dtype], dtype == "float32"
-    found = (perturbed(oracle, case, unit, seed, of_terms)[0] for seed in range(NEAR_CHANGES))
-    return max(scale(array) for result in found for array in outputs(result))
+    return max(run.largest for run in islice(_runs(oracle, case, dtype, NEAR), NEAR_CHANGES))
+
+
+class _Run(NamedTuple):
+    """What is kept of a perturbed run: each output's largest change, the largest output, and which
+    denominators are empty.
+    """
+
+    changes: list[float]
+    largest: float
+    empty: list[bytes]
+
+
+_KNOWN: dict[tuple[Any, bytes, float, int], _Run] = {}
+KNOWN = 4096
+"""Number of perturbed runs of operators that are kept: a failing case is tested many times."""
+
+
+def _runs(oracle: Callable[..., Any], case: Case, dtype: str, units: float) -> Iterator[_Run]:
+    """Runs of the oracle with perturbations of so many units; of an operator's each once."""
+    unit, of_terms, expected = units * UNITS[dtype], dtype == "float32", outputs(oracle(*case))
+    of = getattr(oracle, "of", None)
+    digest = blake2b(pickle.dumps((case, dtype))).digest() if of else b""
+    for seed in count():
+        key = of, digest, unit, seed
+        if of is None or key not in _KNOWN:
+            result, empty = perturbed(oracle, case, unit, seed, of_terms)
+            found = outputs(result)
+            with np.errstate(invalid="ignore"):  # infinities do not change
+                off = (np.abs(array - of) for array, of in zip(found, expected, strict=True))
+                changes = [float(np.nan_to_num(x, nan=0.0).max(initial=0.0)) for x in off]
+            if len(_KNOWN) == KNOWN:
+                _KNOWN.clear()
+            _KNOWN[key] = _Run(changes, max(map(scale, found), default=0.0), empty)
+        yield _KNOWN[key]
 
 
 def outputs(result: Any) -> list[Array]:
