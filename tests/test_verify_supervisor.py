@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.errors import InputError
 from benchmarks.verify import process
 from benchmarks.verify.conformance import conformance_test
 from benchmarks.verify.detection import resolve
@@ -184,3 +185,63 @@ def f(y_hat, y):
     failing, *others = failed(found)
     assert "failed once, before the candidate could not be loaded again" in messages[failing]
     assert not others
+
+
+CONNECTION = """
+import os, stat, struct
+from msgspec import msgpack
+
+def sent(*frames):
+    one = next(filter(is_socket, range(3, 64)))
+    for number, value in frames:
+        data = msgpack.encode(value)
+        os.write(one, struct.pack("!QQ", number, len(data)) + data)
+
+def is_socket(fd):
+    try:
+        return stat.S_ISSOCK(os.fstat(fd).st_mode)
+    except OSError:
+        return False
+"""
+
+
+@pytest.mark.parametrize(
+    "answer", [5, [], {}, {"value": 5}, {"value": {"padding": "", "mentions": [[1]], "apart": 0}}]
+)
+def test_what_a_worker_sends_is_typed(tmp_path, answer):
+    """The module answers in the worker's place while it is loaded."""
+    text = f"{CONNECTION}\nsent((1, {answer!r}))\n\ndef f(y_hat, y):\n    return 0.0\n"
+    with pytest.raises(InputError, match="while it was loaded, it sent an invalid response"):
+        verdicts(tmp_path, "mse", text)
+
+
+def test_frames_without_an_end_are_read_until_the_time_limit(tmp_path):
+    text = f"""{CONNECTION}
+def f(y_hat, y):
+    while True:
+        sent(*[(0, None)] * 64)
+"""
+    limits = process.Limits(seconds=1)
+    found = verdicts(tmp_path, "mse", text, only=("equals_oracle",), limits=limits)
+    assert "did not answer within 1 seconds" in found["equals_oracle"].message
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("[[1.0], [1.0, 2.0]]", "np.zeros(())"),
+        ("{'a': 2.0}", "1.0"),
+        ("[{'a': 2.0}]", "[1.0]"),
+        ("np.array([True, False])", "np.array([True, True])"),
+        ("[True, 'a']", "[False, 2.0]"),
+        ("np.zeros(2)", "[[0.0], [1, 2]]"),
+    ],
+)
+def test_answers_of_odd_types_that_differ_between_processes_are_a_failure(tmp_path, one, other):
+    text = f"""
+import os
+
+def f(y_hat, y):
+    return {one} if os.environ["PYTHONHASHSEED"] == "{process.HASH_SEEDS[0]}" else {other}
+"""
+    assert failed(verdicts(tmp_path, "mse", text, only=("equals_oracle",)))

@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any
 
 from benchmarks.verify import wire
-from benchmarks.verify.cases import Place, each_once
+from benchmarks.verify.cases import MODELS, Place, each_once
 from benchmarks.verify.frameworks import (
     FRAMEWORKS,
     BackwardError,
@@ -386,6 +386,8 @@ class Candidate(BaseCandidate):
             elif isinstance(value, Mapping):
                 for key, array in value.items():
                     self._arrays.refill(given[i][key], array)
+            elif isinstance(value, MODELS):
+                given[i].table[...] = value.table
             elif isinstance(value, list):
                 given[i][:] = from_numpy(self._arrays, value)
             else:

@@ -117,6 +117,10 @@ def replaced(case: Sequence[Any], arrays: Mapping[Place, Any]) -> Case:
     return tuple(values)
 
 
+MODELS = NextLogProbs, HalvesLogProbs
+"""The functions that are arguments of a search."""
+
+
 def mapped(case: Sequence[Any], function: Callable[[Any], Any]) -> Case:
     """The case with ``function`` applied to each floating point array."""
     return replaced(case, {at: function(get(case, at)) for at in float_arrays(case)})

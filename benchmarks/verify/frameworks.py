@@ -14,10 +14,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.errors import InputError
-from benchmarks.verify.cases import Place, get, replaced
+from benchmarks.verify.cases import MODELS, Place, get, replaced
 from benchmarks.verify.originals import np, torch_originals
 
 ROWS = "rows"
@@ -355,7 +356,10 @@ FRAMEWORKS: dict[str, Callable[[str], NumPy]] = {
 
 
 def from_numpy(framework: NumPy, value: Any, layout: str = "plain", copy: bool = True) -> Any:
-    """Convert every array in ``value`` to the framework; mappings and lists are copied."""
+    """Convert every array in ``value`` to the framework; mappings and lists are copied.
+
+    So are models, if not without ``copy``, but their numbers stay NumPy's.
+    """
     if isinstance(value, np.ndarray):
         return framework.from_numpy(value, layout, copy)
     if isinstance(value, Mapping):
@@ -363,6 +367,8 @@ def from_numpy(framework: NumPy, value: Any, layout: str = "plain", copy: bool =
     if isinstance(value, list):  # one list that is there twice stays one
         items = {id(item): from_numpy(framework, item, layout, copy) for item in value}
         return [items[id(item)] for item in value]
+    if isinstance(value, MODELS) and copy:
+        return replace(value, table=value.table.copy())
     return value
 
 

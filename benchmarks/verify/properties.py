@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from benchmarks.verify.candidate import BATCH, BaseCandidate, CandidateError, all_valid
 from benchmarks.verify.cases import (
+    MODELS,
     Case,
     Place,
     dtype_of,
@@ -181,12 +183,14 @@ def broadcast(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: 
 
 
 def reversed_arrays(case: Case) -> Case:
-    """The case with every array and list in reverse order."""
+    """The case with every array and list in reverse order, and every model's vocabulary."""
     return tuple(map(_reversed, mapped(case, lambda array: array[::-1].copy())))
 
 
 def _reversed(value: Any) -> Any:
     """An array that is not of floats, or a list with all lists in it, in reverse order."""
+    if isinstance(value, MODELS):
+        return replace(value, table=value.table[..., ::-1].copy())
     if isinstance(value, list):
         return [_reversed(item) for item in value[::-1]]
     is_other = isinstance(value, np.ndarray) and value.dtype.kind not in "fV"
@@ -247,7 +251,7 @@ def same_objects(candidate: BaseCandidate, oracle: Function, case: Case, *, limi
 def same_lists(
     candidate: BaseCandidate, oracle: Function, case: Case, *, compare: Callable[..., None]
 ) -> None:
-    """Other words in the same lists give a new result: nothing is cached by identity."""
+    """Other words in the same lists, or other numbers of the same model, give a new result."""
     other = reversed_arrays(case)
     results = candidate(*case), candidate(*other)
     again = candidate.call_each([case, other], reuse_arrays=True)

@@ -173,6 +173,44 @@ def FUNCTION(X, parameters):
     out = right(X, parameters)
     return buffers.setdefault(out.shape, torch.empty_like(out)).copy_(out)
 
+# equals_oracle: two buffers for its results, in turn
+right = FUNCTION
+results = []
+
+def FUNCTION(X, parameters):
+    out = right(X, parameters)
+    results.append(results[-2] if len(results) > 1 and results[-2].shape == out.shape else out)
+    return results[-1].copy_(out) if not out.requires_grad else out
+
+# gradient_strided: the backward pass overwrites an array that is not contiguous
+right = FUNCTION
+
+class Frees(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, out, X):
+        ctx.X = X
+        return out.clone()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        if not ctx.X.is_contiguous():
+            ctx.X.data.zero_()
+        return upstream, None
+
+def FUNCTION(X, parameters):
+    return Frees.apply(right(X, parameters), X.detach())
+
+# gradient_after_other: in training a weight's numbers are kept with the tensor
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    weight = parameters["weight"]
+    if not weight.requires_grad:
+        return right(X, parameters)
+    if not hasattr(weight, "kept"):
+        weight.kept = weight.detach().clone()
+    return right(X, {**parameters, "weight": weight - weight.detach() + weight.kept})
+
 # strided: rows are taken to follow each other
 right = FUNCTION
 

@@ -26,6 +26,10 @@ GREEDY: list[Slip] = [
     ("5000 words at most", "large", "np.argmax(log_p)", "np.argmax(log_p[:5000])"),
     ("8192 words at most", "large", "np.argmax(log_p)", "np.argmax(log_p[:8192])"),
     ("20 words at most", "large", "< max_length and", "< min(max_length, 20) and"),
+    ("log-probabilities kept by the model's identity", "same_objects",
+     "next_log_probs(tuple(tokens))",
+     "greedy.__dict__.setdefault((id(next_log_probs), *tokens),"
+     " (next_log_probs, next_log_probs(tuple(tokens))))[1]"),
 ]  # fmt: skip
 
 SAMPLE: list[Slip] = [

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.verify import gradients, properties
-from benchmarks.verify.cases import Case, float_arrays, rounded
+from benchmarks.verify.cases import MODELS, Case, float_arrays, rounded
 from benchmarks.verify.draw import REGIMES, Draw, Pins
 from benchmarks.verify.properties import Function, batched_oracle
 from reference.equations import Number
@@ -211,7 +211,7 @@ class Operator:
         yield Property("large", compare, f"{same}: {words}", large="all")
         yield from self.extra_properties
         if not has_floats:
-            if any(isinstance(value, list) for value in self.case(Draw())):
+            if any(isinstance(value, (list, *MODELS)) for value in self.case(Draw())):
                 settings = {"compare": self.compare}
                 yield Property("same_objects", properties.same_lists, settings=settings, large="no")
             return
