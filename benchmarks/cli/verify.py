@@ -300,8 +300,8 @@ CALLED = (
     "rates and other numbers as Python's: with arrays in float64 they must not be rounded to "
     "float32. Mappings are in any order. Arguments must not be changed, by a backward pass either, "
     "nor results of earlier calls, and nothing may be kept from one call to the next: the same "
-    "arrays, lists and models come again with other numbers. Nor may a call change a global setting, nor what converts or "
-    f"frees its result: {SETTINGS}. "
+    "arrays, lists and models come again with other numbers. Nor may a call change a global "
+    f"setting, nor what converts or frees its result: {SETTINGS}. "
     "What a file sets when it is imported holds for its calls, and is not judged. Two processes, "
     "in which Python iterates over sets of names in different orders, must give the same.",
     "JAX compiles every operation anew for each shape: its candidates take minutes, with --quick "
@@ -312,8 +312,8 @@ CALLED = (
     "replacing them changes nothing. JAX's, and the few lines of the kit in its process, it could "
     "rewrite, to compute a result when it is read instead of in its function, or to hide that a "
     "call changed a setting. Memory that it frees is overwritten, but for what NumPy keeps of less "
-    "than 1 KiB: there an answer that it has computed and freed may be found again. And one that looks at its process may see that it is verified, and be "
-    "wrong elsewhere.",
+    "than 1 KiB: there an answer that it has computed and freed may be found again. And one that "
+    "looks at its process may see that it is verified, and be wrong elsewhere.",
     "Processes started by a candidate end with it; a candidate that kills its parent ends itself; "
     "a call must not return in a process that it forked, too. "
     "From Linux 6.12 (Landlock) it cannot signal other processes or access their memory, not even "
