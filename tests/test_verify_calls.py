@@ -11,6 +11,7 @@ from benchmarks.verify.candidate import Candidate
 from benchmarks.verify.conformance import FAILED, conformance_test
 from benchmarks.verify.operators import OPERATORS
 from tests.candidates import recurrent, recurrent_torch, right_torch
+from tests.support.strangers import failed, verdicts
 
 
 class Wrong:
@@ -56,3 +57,46 @@ def test_a_wrong_result_of_any_one_call_is_seen(operator, framework, function, m
         assert fails(operator, framework, wrong, seed=0) or wrong.calls < n
 
     in_call()
+
+
+@pytest.mark.parametrize("when", ["converted", "freed"])
+@pytest.mark.parametrize("seed", ["random.seed", "np.random.seed", "torch.manual_seed"])
+def test_a_seed_that_is_set_when_a_result_is_read_is_seen(tmp_path, when, seed):
+    text = f"""
+import random, weakref
+
+class Seeds:
+    def __init__(self, value):
+        self.value = value
+
+    def __array__(self, *_, **__):
+        {seed}(0)
+        return self.value
+
+def f(y_hat, y):
+    result = np.array(((y_hat - y) ** 2).mean())
+    if {when == "converted"}:
+        return Seeds(result)
+    weakref.finalize(result, {seed}, 0)
+    return result
+"""
+    found = verdicts(tmp_path, "mse", text, only=("equals_oracle",), framework="numpy")
+    assert "changed the global setting" in found["equals_oracle"].message
+
+
+def test_words_are_whole_numbers_and_outputs_those_of_the_operator(tmp_path):
+    text = """
+from tests.candidates.decoding import greedy
+
+def f(*case):
+    return [([word + 0.5 for word in words], score) for words, score in greedy(*case)]
+"""
+    assert failed(verdicts(tmp_path, "greedy", text, only=("equals_oracle",)))
+    text = """
+from tests.candidates.optimisation import clip_gradients
+
+def f(*case):
+    return clip_gradients(*case) | {"more": np.zeros(2)}
+"""
+    found = verdicts(tmp_path, "clip_gradients", text, only=("equals_oracle",))
+    assert "an output 'more', expected 'weight', 'bias'" in found["equals_oracle"].message

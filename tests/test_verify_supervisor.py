@@ -245,3 +245,35 @@ def f(y_hat, y):
     return {one} if os.environ["PYTHONHASHSEED"] == "{process.HASH_SEEDS[0]}" else {other}
 """
     assert failed(verdicts(tmp_path, "mse", text, only=("equals_oracle",)))
+
+
+def test_a_worker_that_sends_on_while_it_is_ended_is_killed(tmp_path):
+    """Its supervisor is stopped, if that is possible."""
+    text = f"""{CONNECTION}
+import signal
+from contextlib import suppress
+
+def f(y_hat, y):
+    with suppress(PermissionError):
+        os.kill(os.getppid(), signal.SIGSTOP)
+    while True:
+        sent(*[(0, None)] * 64)
+"""
+    limits = process.Limits(seconds=1)
+    found = verdicts(tmp_path, "mse", text, only=("equals_oracle",), limits=limits)
+    assert "did not answer within 1 seconds" in found["equals_oracle"].message
+
+
+def test_the_kind_of_a_failure_is_text(tmp_path):
+    """The name of an exception's type is an array."""
+    text = """
+class Name(type):
+    __name__ = property(lambda cls: np.array([1, 2]))
+
+class Odd(Exception, metaclass=Name):
+    pass
+
+def f(y_hat, y):
+    raise Odd("odd")
+"""
+    assert failed(verdicts(tmp_path, "mse", text, only=("equals_oracle",)))

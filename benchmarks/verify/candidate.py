@@ -206,6 +206,7 @@ class Candidate(BaseCandidate):
         self._arrays, self._copies = FRAMEWORKS[framework](device), copies
         self._settings, self.generators = settings_reader()
         self._outside: dict[str, Any] = {}
+        self._seeds: dict[str, Any] = {}
         self._given: list[Any] = []
         self._returned: Any = None
         self._kept: list[tuple[Any, bytes]] = []
@@ -265,7 +266,11 @@ class Candidate(BaseCandidate):
             after = self._settings()
         if returned is None:
             raise NotAnArrayError("None")
-        return returned, _changed(before, after)
+        seeds = {name: before[name] for name in self._seeds}
+        changed = _changed(self._seeds, seeds) or _changed(before, after)
+        # what converts or frees a result may seed; in this process other code may, too
+        self._seeds = {} if self._copies else {name: after[name] for name in self.generators}
+        return returned, changed
 
     def _converted(self, case: Sequence[Any], layout: str = "plain") -> list[Any]:
         def convert(value: Any) -> Any:

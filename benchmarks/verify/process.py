@@ -216,10 +216,12 @@ class Isolated(BaseCandidate):
         if self._connection is None:
             return
         try:
+            end = time.monotonic() + EXIT_TIMEOUT
             self._connection.settimeout(EXIT_TIMEOUT)
             self._connection.shutdown(socket.SHUT_WR)  # tells the supervisor to end the worker
             while self._connection.recv(1 << 20):  # until all processes at the other end have ended
-                pass
+                if time.monotonic() > end:
+                    raise TimeoutError
         except OSError:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._group, signal.SIGKILL)
@@ -302,7 +304,7 @@ class Isolated(BaseCandidate):
                 number, data = wire.receive(connection, deadline)
             response = wire.load(data)
             failed, wrong = response.get("failed"), response.get("input")
-            if not failed and not wrong and "value" not in response:
+            if failed is None and wrong is None and "value" not in response:
                 raise ValueError
         except TimeoutError:
             self.close()
@@ -318,12 +320,13 @@ class Isolated(BaseCandidate):
             self.close()
             raise InputError(str(wrong))
         if failed is not None:
-            if response.get("kind") == MEMORY_LIMIT and self.limits.memory:
+            kind = str(response.get("kind"))
+            if kind == MEMORY_LIMIT and self.limits.memory:
                 failed = f"{failed}; its limit is {self.limits.memory / 2**30:g} GiB of memory"
-            if response.get("kind") == FILE_LIMIT:
+            if kind == FILE_LIMIT:
                 most = f"{LARGEST_FILE / 2**30:g} GiB"
                 failed = f"{failed}; its limit is {most} in a file, or printed in a call"
-            raise CandidateError(_printable(str(failed)), str(response.get("kind")))
+            raise CandidateError(_printable(str(failed)), kind)
         return response.get("value")
 
 

@@ -318,7 +318,7 @@ def same_words(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
 
 def assert_words(found: Iterable[int], expected: list[int], of: str = "") -> None:
     """Assert that words are the expected ones; the message begins with where they differ."""
-    words = list(map(int, found))
+    words = [int(word) if int(word) == word else word for word in found]
     at = len([*takewhile(lambda pair: pair[0] == pair[1], zip(words, expected, strict=False))])
     here, there = (each[at] if at < len(each) else "none" for each in (words, expected))
     assert words == expected, f"{of}word {at} is {here}, expected {there}: {words}, not {expected}"

@@ -291,6 +291,9 @@ def _aligned(actual: Any, expected: Any) -> tuple[Sequence[str], Sequence[Any], 
             if missing := expected.keys() - actual.keys():
                 lost = ", ".join(map(repr, sorted(missing)))
                 raise AssertionError(f"no output {lost} among {', '.join(map(repr, actual))}")
+            if more := actual.keys() - expected.keys():
+                said = ", ".join(map(repr, sorted(map(str, more))))
+                raise AssertionError(f"an output {said}, expected {', '.join(map(repr, expected))}")
             actual = {key: actual[key] for key in expected}
     elif isinstance(actual, Mapping):
         kind = type(actual).__name__

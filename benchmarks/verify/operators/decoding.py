@@ -57,6 +57,7 @@ ENDING: Pins = {
     "long_captions": False,
 }
 LATE: Pins = {"V": 40, "max_length": 40, "beam_size": (3, 5), "log_probs": "late_end"}
+WIDE_BEAMS: Pins = {**LATE, "beam_size": (8, 16), "num_return": 16}
 LONG_CAPTION: Pins = {"max_length": 40, "long_captions": True, "log_probs": "distinct"}
 WHOLE_TILES: Pins = {
     "V": 2048,
@@ -72,6 +73,7 @@ LONG = (
     TIED,
     ENDING,
     LATE,
+    WIDE_BEAMS,
     LONG_CAPTION,
     WHOLE_TILES,
 )
@@ -345,7 +347,7 @@ OPERATORS = (
         ENDS,
         equations={"lstm_readonly": ("beam search",)},
         special=SPECIAL,
-        sizes=(LARGE[0], LARGE[-1], FAR_APART, LONG_CAPTION, LATE, TIED, ENDING),
+        sizes=(LARGE[0], LARGE[-1], FAR_APART, LONG_CAPTION, LATE, WIDE_BEAMS, TIED, ENDING),
     ),
     _search(
         "grid_beam_search",
@@ -384,6 +386,7 @@ OPERATORS = (
             TIED,
             ENDING,
             {**LATE, "max_length": 20},
+            {**WIDE_BEAMS, "max_length": 20},
             {"max_length": 20, "long_captions": True, "log_probs": "distinct"},
         ),
     ),

@@ -231,7 +231,7 @@ OPERATORS = (
         sizes=(
             {"kind": "dual", "left": 20, "right": 20, "d": 130, "d_c": 130},
             {"kind": "dual", "left": 5, "right": 5, "d": 256, "d_c": 256, "d_e": 256},
-            {"left": 5, "right": 5, "V": 10_000},
+            {"left": 20, "right": 20, "V": 10_000},
         ),
     ),
     Operator(
@@ -249,7 +249,7 @@ OPERATORS = (
         sizes=(
             {"kind": "dual", "left": 20, "right": 20, "d": 130, "d_c": 130},
             {"kind": "dual", "left": 5, "right": 5, "d": 256, "d_c": 256, "d_e": 256},
-            {"left": 5, "right": 5, "V": 10_000},
+            {"left": 20, "right": 20, "V": 10_000},
         ),
     ),
     Operator(

@@ -23,7 +23,7 @@ def _descents(draw: Draw) -> Case:
 
 
 def _clippings(draw: Draw) -> Case:
-    d, e = draw.size("d", 5, large=(40, 130)), draw.size("e", 5, large=(130, 512))
+    d, e = draw.size("d", 5, large=(130, 512)), draw.size("e", 5, large=(130, 512))
     gradients = {"weight": draw.inputs(d, e), "bias": draw.inputs(d)}
     return gradients, draw.choose("threshold", (0.5, 0.1, 2.0, 64.0))
 
