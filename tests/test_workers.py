@@ -200,7 +200,7 @@ def test_processes_end_with_their_parent_however_that_ends(number, tmp_path, req
     parent.send_signal(number)
     parent.wait()
     left = [Path("/proc", place.read_text()) for place in places]
-    wait_until(lambda: not any(each.exists() for each in left), seconds=5)
+    wait_until(lambda: not any(each.exists() for each in left), seconds=30)
     wait_until(lambda: not list(scratch.iterdir()), seconds=5)
     if number == signal.SIGTERM:
         assert said.read_text() == ""
