@@ -48,10 +48,8 @@ BATCH = "batch"
 """The kind of a result without the batch axis."""
 
 
-KEPT, LARGEST_KEPT = 4, 2**16
-"""How many of the last results are kept to see whether later calls write into them; and the most
-bytes of one.
-"""
+RECORDED, LARGEST_RECORDED = 4, 2**16
+"""Number of the last results that later calls must not write into, and maximum size in bytes."""
 
 
 class CandidateError(Exception):
@@ -142,9 +140,8 @@ class BaseCandidate:
 
         With ``uses=2`` the function is called twice on the same arguments before the backward pass,
         which runs twice, unless it raises the second time: the first's gradients are returned, then
-        the second's. With ``then`` it
-        is called on these arguments, too, before the backward pass. ``layout`` is that of the
-        arrays and of the upstream gradient.
+        the second's. With ``then`` it is called on these arguments, too, before the backward pass.
+        ``layout`` is that of the arrays and of the upstream gradient.
 
         Returns:
             The gradients, and the output of each call, that on ``then`` last.
@@ -209,7 +206,7 @@ class Candidate(BaseCandidate):
         self._seeds: dict[str, Any] = {}
         self._given: list[Any] = []
         self._returned: Any = None
-        self._kept: list[tuple[Any, bytes]] = []
+        self._earlier: list[tuple[Any, bytes]] = []
         self._called = set[Callable[..., Any]]()
         self.result_framework = ""
 
@@ -218,7 +215,7 @@ class Candidate(BaseCandidate):
         # NaN shows a candidate that keeps its last result or arguments for the next call
         self._poison([self._returned, *self._given])
         last = self._returned
-        self._keep(last)
+        self._record(last)
         if reuse:
             self._refill(self._given, case)
         else:
@@ -236,7 +233,7 @@ class Candidate(BaseCandidate):
         assert_unchanged(
             [_argument_to_numpy(self._arrays, value) for value in self._given], case, keyword
         )
-        if any(self._content(earlier) != content for earlier, content in self._kept):
+        if any(self._content(earlier) != content for earlier, content in self._earlier):
             raise CandidateError("wrote into the result of an earlier call", "state")
         self._assert_no_setting_is(changed or self._changed_outside())
         return result
@@ -278,14 +275,14 @@ class Candidate(BaseCandidate):
 
         return each_once(convert, case)
 
-    def _keep(self, result: Any) -> None:
-        """Keep a small result, unless it is an argument, and its content, which must not change."""
+    def _record(self, result: Any) -> None:
+        """Record a small result that is no argument, with its content, which must not change."""
         size = sum(getattr(array, "nbytes", 0) for array in _arrays_of(result))
-        if size <= LARGEST_KEPT and not self._share_memory(result, self._given):
-            self._kept = [*self._kept, (result, self._content(result))][-KEPT:]
+        if size <= LARGEST_RECORDED and not self._share_memory(result, self._given):
+            self._earlier = [*self._earlier, (result, self._content(result))][-RECORDED:]
 
     def _content(self, result: Any) -> bytes:
-        """A result as bytes; nothing of what is no data."""
+        """A result as bytes; empty if it cannot be sent."""
         with suppress(CandidateError, TypeError):
             return wire.dump(self._run(to_numpy, self._arrays, result))
         return b""

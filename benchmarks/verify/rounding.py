@@ -99,7 +99,9 @@ def perturbed(
 
     hooked = _hooking(off)
     with np.errstate(all="ignore"):
-        return oracle(*mapped(case, lambda array: pairs.kept(_viewed(off(array), hooked)))), empty
+        return oracle(
+            *mapped(case, lambda array: pairs.of_case(_viewed(off(array), hooked)))
+        ), empty
 
 
 class _Pairs:
@@ -109,8 +111,8 @@ class _Pairs:
         self.unit, self._own = unit, set[int]()
         self._known: dict[tuple[Any, ...], Array] = {}
 
-    def kept(self, array: HookedArray) -> HookedArray:
-        """An array of the case, which stays where it is for as long as the oracle runs."""
+    def of_case(self, array: HookedArray) -> HookedArray:
+        """Register an array of the case, whose memory is not freed while the oracle runs."""
         self._own.add(id(_root(array)))
         return array
 
