@@ -22,6 +22,7 @@ from benchmarks.cli.candidate_options import add_candidate
 from benchmarks.errors import InputError
 from benchmarks.verify import conformance, detection
 from benchmarks.verify.conformance import FAILED, NOT_RUN, Verdict
+from benchmarks.verify.earlier import RECORDED, RECORDED_BYTES
 from benchmarks.verify.operators import OPERATORS, Operator, Property, get_operator
 from benchmarks.verify.process import CALL_TIMEOUT, MEMORY, Isolated, Limits
 from benchmarks.verify.search import MANY
@@ -299,9 +300,10 @@ CALLED = (
     "Arguments are passed by position, arrays as NumPy arrays, PyTorch tensors or JAX arrays, "
     "rates and other numbers as Python's: with arrays in float64 they must not be rounded to "
     "float32. Mappings are in any order. Arguments must not be changed, by a backward pass either, "
-    "nor results of earlier calls, and nothing may be kept from one call to the next: the same "
-    "arrays, lists and models come again with other numbers. Nor may a call change a global "
-    f"setting, nor what converts or frees its result: {SETTINGS}. "
+    f"nor the last {RECORDED} results (of {RECORDED_BYTES >> 20} MiB together), and nothing "
+    "may be kept from one call to the next: the same arrays, lists and models come again with "
+    "other numbers. Nor may a call change a global setting, nor what converts or frees its result: "
+    f"{SETTINGS}. "
     "What a file sets when it is imported holds for its calls, and is not judged. Two processes, "
     "in which Python iterates over sets of names in different orders, must give the same.",
     "JAX compiles every operation anew for each shape: its candidates take minutes, with --quick "
@@ -322,9 +324,10 @@ CALLED = (
     "gives no verdict, and writing to its memory could fake a pass. Files, including the kit's, "
     "stay accessible.",
     "Results are arrays, numbers, or collections of them. What is neither is converted by DLPack "
-    "or __array__ as soon as the call returns; subclasses of NumPy's arrays, which may compute "
-    "when they are read, are refused. Results and arguments are compared then: what a thread "
-    "writes to them later is not seen. A file may have 1 GiB; of what is printed the end is shown.",
+    "or __array__ as soon as the call returns; subclasses of NumPy's arrays, and mappings that are "
+    "no dict, which may compute when they are read, are refused. Results and arguments are "
+    "compared then: what a thread writes to them later is not seen. A file may have 1 GiB; of what "
+    "is printed the end is shown.",
     "A function with an argument named lengths gets a padded batch: the sequences with a batch "
     "axis in front, and by that name the number of valid rows of each sequence; of two arguments "
     "that are sequences, those of the second. Named mask it "

@@ -34,9 +34,17 @@ from benchmarks.perf.cases.ceilings import BUDGET as CEILINGS
 from benchmarks.perf.targets import amounts
 from benchmarks.perf.timing import Budget, Measurement, measure
 from benchmarks.statistics import Estimate, median
-from benchmarks.verify import conformance, detection, properties
+from benchmarks.verify import conformance, detection
 from benchmarks.verify.candidate import Candidate, CandidateError, all_valid
-from benchmarks.verify.cases import Case, Place, float_arrays, get, mapped, rounded
+from benchmarks.verify.cases import (
+    Case,
+    Place,
+    float_arrays,
+    get,
+    mapped,
+    reversed_arrays,
+    rounded,
+)
 from benchmarks.verify.derivatives import output_weights
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import Operator
@@ -413,7 +421,7 @@ class _Turn:
         rest = worker.padding, self.places, weights
         arguments = [*mapped(arguments, np.ascontiguousarray)]
         if in_place:
-            others = [*properties.reversed_arrays(tuple(arguments))]
+            others = [*reversed_arrays(tuple(arguments))]
             worker.apply(Candidate.prepare, others, *rest)
             worker.overwrite(Candidate.prepare, arguments, *rest)
         else:

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.errors import InputError
 from benchmarks.verify import gradients, properties
 from benchmarks.verify.candidate import BaseCandidate, CandidateError
-from benchmarks.verify.cases import Case, size
+from benchmarks.verify.cases import Case, reversed_arrays, size
 from benchmarks.verify.derivatives import choose_directions, seed_of
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators.operator import Operator, Property
@@ -164,7 +164,7 @@ class Attempt:
         try:
             with np.errstate(all="ignore"):
                 if self.after_other:
-                    self.candidate(*properties.reversed_arrays(case))
+                    self.candidate(*reversed_arrays(case))
                 for one in self.earlier:
                     self.replay(one, self.sample(one), oracle)
                 self.prop.check(self.candidate, oracle, case, **self.settings(self.prop))

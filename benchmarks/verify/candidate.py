@@ -17,6 +17,7 @@ from typing import Any
 
 from benchmarks.verify import wire
 from benchmarks.verify.cases import MODELS, Place, each_once
+from benchmarks.verify.earlier import EarlierResults
 from benchmarks.verify.frameworks import (
     FRAMEWORKS,
     BackwardError,
@@ -46,10 +47,6 @@ BACKWARD = "backward"
 
 BATCH = "batch"
 """The kind of a result without the batch axis."""
-
-
-RECORDED, LARGEST_RECORDED = 4, 2**16
-"""Number of the last results that later calls must not write into, and maximum size in bytes."""
 
 
 class CandidateError(Exception):
@@ -206,7 +203,7 @@ class Candidate(BaseCandidate):
         self._seeds: dict[str, Any] = {}
         self._given: list[Any] = []
         self._returned: Any = None
-        self._earlier: list[tuple[Any, bytes]] = []
+        self._earlier = EarlierResults(self._content)
         self._called = set[Callable[..., Any]]()
         self.result_framework = ""
 
@@ -215,7 +212,8 @@ class Candidate(BaseCandidate):
         # NaN shows a candidate that keeps its last result or arguments for the next call
         self._poison([self._returned, *self._given])
         last = self._returned
-        self._record(last)
+        if last is not None and not self._share_memory(last, self._given):
+            self._earlier.add(last)
         if reuse:
             self._refill(self._given, case)
         else:
@@ -233,7 +231,7 @@ class Candidate(BaseCandidate):
         assert_unchanged(
             [_argument_to_numpy(self._arrays, value) for value in self._given], case, keyword
         )
-        if any(self._content(earlier) != content for earlier, content in self._earlier):
+        if self._earlier.has_changed():
             raise CandidateError("wrote into the result of an earlier call", "state")
         self._assert_no_setting_is(changed or self._changed_outside())
         return result
@@ -274,12 +272,6 @@ class Candidate(BaseCandidate):
             return from_numpy(self._arrays, value, layout, self._copies)
 
         return each_once(convert, case)
-
-    def _record(self, result: Any) -> None:
-        """Record a small result that is no argument, with its content, which must not change."""
-        size = sum(getattr(array, "nbytes", 0) for array in _arrays_of(result))
-        if size <= LARGEST_RECORDED and not self._share_memory(result, self._given):
-            self._earlier = [*self._earlier, (result, self._content(result))][-RECORDED:]
 
     def _content(self, result: Any) -> bytes:
         """A result as bytes; empty if it cannot be sent."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -124,6 +124,67 @@ MODELS = NextLogProbs, HalvesLogProbs
 def mapped(case: Sequence[Any], function: Callable[[Any], Any]) -> Case:
     """The case with ``function`` applied to each floating point array."""
     return replaced(case, {at: function(get(case, at)) for at in float_arrays(case)})
+
+
+def reversed_arrays(case: Case) -> Case:
+    """The case with every array and list in reverse order, and every model's vocabulary."""
+    return tuple(map(_reversed, mapped(case, lambda array: array[::-1].copy())))
+
+
+def _reversed(value: Any) -> Any:
+    """An array that is not of floats, or a list with all lists in it, in reverse order."""
+    if isinstance(value, MODELS):
+        return replace(value, table=value.table[..., ::-1].copy())
+    if isinstance(value, list):
+        return [_reversed(item) for item in value[::-1]]
+    is_other = isinstance(value, np.ndarray) and value.dtype.kind not in "fV"
+    return value[::-1].copy() if is_other else value
+
+
+def half_in_the_middle(array: Array) -> Array:
+    """The array with its middle third halved: what it begins and ends with is the same."""
+    flat = array.flatten()
+    flat[_middle(flat)] /= 2
+    return flat.reshape(array.shape)
+
+
+def exchanged(array: Array) -> Array:
+    """The array with its second entry and the last but one exchanged: its sums are the same."""
+    flat = array.flatten()
+    if array.size > 3:
+        flat[[1, -2]] = flat[[-2, 1]]
+    return flat.reshape(array.shape)
+
+
+def _middle(values: Any) -> slice:
+    """The middle third, at least one entry."""
+    return slice(len(values) // 3, len(values) // 3 + max(len(values) // 3, 1))
+
+
+def other_values(case: Case) -> Case:
+    """The case with other values in the middle of every array and of every other list: not the
+    same ones in another order, of which sums, and scores of equal captions, would be the same.
+    """
+    changed = mapped(case, half_in_the_middle)
+    return tuple(_other_values(value, i % 2 == 0) for i, value in enumerate(changed))
+
+
+def _other_values(value: Any, here: bool) -> Any:
+    """An array that is not of floats with its last row in the middle, too, a list with its last
+    number or an unknown word; of lists in a list, every other one.
+    """
+    if isinstance(value, list) and value and all(isinstance(item, list) for item in value):
+        return [_other_values(item, (i % 2 == 0) == here) for i, item in enumerate(value)]
+    is_list = isinstance(value, list) and here
+    is_other = isinstance(value, np.ndarray) and value.ndim and value.dtype.kind not in "fV"
+    if not (is_list or is_other) or not len(value):
+        return value
+    middle = _middle(value)
+    many = len(value[middle])
+    copy = value.copy()
+    last = "unknown" if isinstance(value[-1], str) else value[-1]
+    copy[middle] = [last] * many if is_list else last
+    return copy
 
 
 Indices = tuple[int, ...]

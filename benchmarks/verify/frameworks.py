@@ -389,9 +389,11 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(to_numpy(framework, item) for item in value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return tuple(to_numpy(framework, item) for item in value)
+        return tuple(to_numpy(framework, item) for item in tuple.__iter__(value))
+    if isinstance(value, dict):
+        return {key: to_numpy(framework, item) for key, item in dict.items(value)}
     if isinstance(value, Mapping):
-        return {key: to_numpy(framework, item) for key, item in value.items()}
+        raise NotAnArrayError(f"a {type(value).__name__}, which is a kind of mapping of its own")
     if isinstance(value, (np.ndarray, np.generic)):
         return NumPy().to_numpy(value)
     if framework.name == "numpy" and framework_of(value):

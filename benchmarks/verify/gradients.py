@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from benchmarks.verify.candidate import BaseCandidate
-from benchmarks.verify.cases import Case, get, replaced, rounded, size
+from benchmarks.verify.cases import Case, get, replaced, reversed_arrays, rounded, size
 from benchmarks.verify.derivatives import (
     differences,
     directions,
@@ -38,7 +38,6 @@ from benchmarks.verify.properties import (
     Batched,
     Function,
     UndecidedError,
-    reversed_arrays,
     views,
 )
 from benchmarks.verify.tolerances import (

@@ -213,6 +213,13 @@ def _some(of: Sizes, many: bool) -> Iterator[Pins]:
             yield dict.fromkeys(of.even, TILE)
 
 
+def _real(of: Sizes, many: bool) -> Iterator[Pins]:
+    """As ``_some``, with a real batch too."""
+    yield from _some(of, many)
+    if many:
+        yield from of.operator.batches[-1:]
+
+
 def _one(of: Sizes, many: bool) -> Iterator[Pins]:
     """As ``_some``, with multiples of tiles and real sizes too; always one size at its largest."""
     yield from _some(of, many)
@@ -230,11 +237,11 @@ def _one(of: Sizes, many: bool) -> Iterator[Pins]:
 
 
 def _few(of: Sizes, many: bool) -> Iterator[Pins]:
-    """Several tiles; with many cases also long batches, or the largest real sizes."""
+    """Several tiles; with many cases also long batches, the largest real sizes, or whole tiles."""
     yield of.tiled
     if many:
         largest = sorted(of.operator.sizes, key=_product)[-1:]
-        yield from of.long_batches() or largest or [of.few]
+        yield from of.long_batches() or largest or [of.even or of.few]
 
 
 def _tiled(of: Sizes, many: bool) -> Iterator[Pins]:
@@ -265,7 +272,15 @@ def _batch(of: Sizes, many: bool) -> Iterator[Pins]:
         yield from [{"B": 9}] * 4
 
 
-KINDS = {"all": _all, "some": _some, "one": _one, "few": _few, "tiled": _tiled, "batch": _batch}
+KINDS = {
+    "all": _all,
+    "some": _some,
+    "real": _real,
+    "one": _one,
+    "few": _few,
+    "tiled": _tiled,
+    "batch": _batch,
+}
 """By a property's ``large``."""
 
 

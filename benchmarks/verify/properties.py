@@ -9,7 +9,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
@@ -17,15 +16,18 @@ import numpy as np
 
 from benchmarks.verify.candidate import BATCH, BaseCandidate, CandidateError, all_valid
 from benchmarks.verify.cases import (
-    MODELS,
     Case,
     Place,
     dtype_of,
     each_once,
+    exchanged,
     float_arrays,
     get,
+    half_in_the_middle,
     mapped,
+    other_values,
     replaced,
+    reversed_arrays,
     rounded,
     size,
 )
@@ -182,31 +184,9 @@ def broadcast(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: 
     assert_equals_oracle(candidate(*case, layout="broadcast"), oracle, case, limit)
 
 
-def reversed_arrays(case: Case) -> Case:
-    """The case with every array and list in reverse order, and every model's vocabulary."""
-    return tuple(map(_reversed, mapped(case, lambda array: array[::-1].copy())))
-
-
-def _reversed(value: Any) -> Any:
-    """An array that is not of floats, or a list with all lists in it, in reverse order."""
-    if isinstance(value, MODELS):
-        return replace(value, table=value.table[..., ::-1].copy())
-    if isinstance(value, list):
-        return [_reversed(item) for item in value[::-1]]
-    is_other = isinstance(value, np.ndarray) and value.dtype.kind not in "fV"
-    return value[::-1].copy() if is_other else value
-
-
-def half_in_the_middle(array: Array) -> Array:
-    """The array with its middle third halved: what it begins and ends with is the same."""
-    flat, third = array.flatten(), max(array.size // 3, 1)
-    flat[array.size // 3 :][:third] /= 2
-    return flat.reshape(array.shape)
-
-
 def no_state(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Results do not depend on earlier calls with other arguments of the same shapes."""
-    others = [reversed_arrays(case), mapped(case, half_in_the_middle)]
+    others = [reversed_arrays(case), *(mapped(case, f) for f in (half_in_the_middle, exchanged))]
     places = float_arrays(case) if size(case) < SMALL else []
     every = max(1, -(-len(places) // FEW))
     for place in places[size(case) % every :: every]:  # another of these arrays alone
@@ -241,10 +221,10 @@ def precision_state(
 
 def same_objects(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """New numbers in the same arrays give a new result: nothing is cached by identity."""
-    other = reversed_arrays(case)
+    cases = case, reversed_arrays(case), other_values(case)
     modes = ("plain", "no_grad")
-    calls = [candidate.call_each([case, other], layout=m, reuse_arrays=True) for m in modes]
-    for one, results in zip((case, other), zip(*calls, strict=True), strict=True):
+    calls = [candidate.call_each(cases, layout=m, reuse_arrays=True) for m in modes]
+    for one, results in zip(cases, zip(*calls, strict=True), strict=True):
         assert_all_equal_oracle(zip(modes, results, strict=True), oracle, one, limit)
 
 
@@ -252,10 +232,10 @@ def same_lists(
     candidate: BaseCandidate, oracle: Function, case: Case, *, compare: Callable[..., None]
 ) -> None:
     """Other words in the same lists, or other numbers of the same model, give a new result."""
-    other = reversed_arrays(case)
-    results = candidate(*case), candidate(*other)
-    again = candidate.call_each([case, other], reuse_arrays=True)
-    for one, result in zip((case, other, case, other), (*results, *again), strict=True):
+    cases = case, reversed_arrays(case), other_values(case)
+    results = [candidate(*one) for one in cases]
+    again = candidate.call_each(cases, reuse_arrays=True)
+    for one, result in zip(cases * 2, (*results, *again), strict=True):
         compare(lambda *_, result=result: result, oracle, one)
 
 

@@ -29,8 +29,8 @@ SETTINGS = (
     "autocast, deterministic and anomaly modes, and switches of its backends; NumPy's treatment of "
     "errors and way to print, the flushing of subnormal numbers and the direction of rounding, "
     "filters of all of Python's warnings of a kind, the level of logging, standard output, what "
-    "Ctrl-C does, the locale, the recursion limit, garbage collection, environment variables that "
-    "are set, the working directory"
+    "Ctrl-C does, the locale, the recursion limit (but for 2000, which PyTorch's compiler sets), "
+    "garbage collection, environment variables that are set, the working directory"
 )
 """A description for users."""
 

@@ -50,8 +50,8 @@ def shrink(attempt: Attempt, failure: Failure) -> Failure:
             if array is not None:
                 failure = fails(replaced(failure.case, {place: array}), None) or failure
     n = 0  # a list of captions comes before each of them, which it may lose
-    while n < len(lists(failure.case)):
-        paths = lists(failure.case)[n]
+    while not fails.is_over and n < len(paths_of := lists(failure.case)):
+        paths = paths_of[n]
         failure = _changed(failure, fails, paths, _without)
         if all(isinstance(each, str) for each in at_path(failure.case, paths[0])):
             failure = _changed(failure, fails, paths, _first_word)
@@ -119,6 +119,8 @@ def _changed(
     while few:
         i = 0
         while max(i, few) < (length := len(at_path(failure.case, paths[0]))):
+            if fails.is_over:
+                return failure
             case = failure.case
             for path in paths:
                 case = with_list(case, path, change(at_path(case, path), slice(i, i + few)))

@@ -25,12 +25,12 @@ from benchmarks.verify.attempt import OF_ANOTHER, Failure, has_directions
 
 # names that a failing case may use, besides ``project`` and ``exported``
 from benchmarks.verify.candidate import LIMITS, BaseCandidate, Candidate, load  # noqa: F401
-from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs, numpy_dtype  # noqa: F401
+from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs, numpy_dtype, reversed_arrays  # noqa: F401
 from benchmarks.verify.derivatives import choose_directions, seed_of  # noqa: F401
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS, Operator, Property
 from benchmarks.verify.process import Limits
-from benchmarks.verify.properties import Batched, BatchOfOne, batched_oracle, reversed_arrays  # noqa: F401
+from benchmarks.verify.properties import Batched, BatchOfOne, batched_oracle  # noqa: F401
 from benchmarks.verify.search import REPEATS
 
 APART = (*LIMITS, "exit", "protocol", "in place")

@@ -58,6 +58,21 @@ ENDING: Pins = {
 }
 LATE: Pins = {"V": 40, "max_length": 40, "beam_size": (3, 5), "log_probs": "late_end"}
 WIDE_BEAMS: Pins = {**LATE, "beam_size": (8, 16), "num_return": 16}
+NARROW: Pins = {
+    "V": 5,
+    "max_length": 20,
+    "beam_size": 16,
+    "num_return": 16,
+    "log_probs": ("distinct", "impossible"),
+    "long_captions": False,
+}
+DEAR: Pins = {
+    "V": 40,
+    "max_length": 40,
+    "beam_size": (3, 5),
+    "num_return": 1,
+    "log_probs": "dear_start",
+}
 LONG_CAPTION: Pins = {"max_length": 40, "long_captions": True, "log_probs": "distinct"}
 WHOLE_TILES: Pins = {
     "V": 2048,
@@ -74,6 +89,8 @@ LONG = (
     ENDING,
     LATE,
     WIDE_BEAMS,
+    NARROW,
+    DEAR,
     LONG_CAPTION,
     WHOLE_TILES,
 )
@@ -88,6 +105,11 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
     numbers = draw.choose("log_probs", ("distinct", "impossible", "ties"))
     if numbers == "late_end":
         rare = 64 * (np.arange(shape[-1]) == end) * _early(shape)
+    if numbers == "dear_start":  # to go on pays after almost the maximum length
+        table = -draw.random.integers(1, 2**34, shape) / 2**40 - 64 * (np.arange(shape[-1]) == end)
+        table[..., 0, :, :] -= 11 / 32 * shape[-3]
+        table[..., 0, :, end] = -0.75
+        return table
     if numbers == "equal":
         return np.full(shape, -log(2))
     if numbers == "ties":
@@ -196,6 +218,8 @@ def _scheduled(draw: Draw) -> Case:
     y = draw.random.integers(0, model.table.shape[-1], max_length).tolist()
     epsilon = draw.choose("epsilon", (0.5, 0.0, 1.0, 0.25))
     coins, uniforms = (_uniforms(draw, max_length - 1) for _ in range(2))
+    if draw.flag("coin_at_epsilon") and epsilon < 1:
+        coins = (epsilon, *coins[1:])
     return model, y, epsilon, coins, _between(draw, uniforms)
 
 
@@ -387,6 +411,8 @@ OPERATORS = (
             ENDING,
             {**LATE, "max_length": 20},
             {**WIDE_BEAMS, "max_length": 20},
+            NARROW,
+            {**DEAR, "max_length": 20},
             {"max_length": 20, "long_captions": True, "log_probs": "distinct"},
         ),
     ),

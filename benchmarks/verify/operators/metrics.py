@@ -33,12 +33,14 @@ LETTERS = ("".join(letters) for n in count(1) for letters in product("aA.é,-'",
 SPECIAL = (
     *("<unk>", "<pad>", "<s>", "</s>", "<eos>", "<bos>", "<sos>", "<start>", "<end>", "_"),
     *("<UNK>", "<PAD>", "<BOS>", "<EOS>", "[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]", "UNK"),
+    *("e", "é", "e\u0301", "cafe", "café", "dog", "dogs", "run", "running", "ss", "ß"),
+    *("1", "2", "10"),
 )
 WORDS = list(
     dict.fromkeys(("a", "aé", "A", ".", ",", "a-", "a'", *SPECIAL, *islice(LETTERS, 10_000)))
 )
-"""Words with common prefixes, which differ in capitals, accents and signs, shortest first; and
-those that look like a vocabulary's tokens."""
+"""Words with common prefixes, which differ in capitals, accents and signs, shortest first; those
+that look like a vocabulary's tokens; and those that are easily taken for one."""
 
 FEW = 8
 """Number of the first words, which differ in each of these."""
@@ -55,8 +57,12 @@ def _corpora(draw: Draw) -> Case:
     most = draw.size("words", 7, large=(13, 40))
     vocabulary = WORDS[: draw.size("vocabulary", FEW, large=(100, 10_000))]
     least, many = 1 - draw.flag("empty"), draw.size("references", 3, large=(5, 8))
+    times = draw.size("times", 1)
     references = [
-        [_caption(draw, vocabulary, least, most) for _ in range(draw.random.integers(1, many + 1))]
+        [
+            [word for word in _caption(draw, vocabulary, least, most) for _ in range(times)]
+            for _ in range(draw.random.integers(1, many + 1))
+        ]
         for _ in range(images)
     ]
     if not any(any(of) for of in references):
@@ -103,6 +109,7 @@ LONG = (
     {"images": 40, "words": 40, "references": 5, "vocabulary": 5},
     {"images": 8, "words": 40, "references": 2, "vocabulary": 1},
     {"images": 100, "words": 13, "references": 2, "vocabulary": 100},
+    {"images": 3, "words": 3, "references": 2, "vocabulary": FEW, "times": 200},
 )
 WIDE = (
     *LONG,

@@ -138,7 +138,7 @@ class Operator:
         project_dtypes: further dtypes for this project's implementations only.
         sizes: pins of large cases with several large sizes, as in the papers.
         batch: size of a batch of long sequences.
-        batches: pins of further large batches, for outputs alone.
+        batches: pins of further large batches, for outputs; the last for gradients, too.
         has_kinks: whether a ReLU is at its kink where inputs are zero.
         lengths: names of the sizes that are long in large batches, that of the padded argument
             first.
@@ -323,7 +323,8 @@ class Operator:
         if self.by:
             words = "the gradient of a padded batch is the sum of its sequences'"
             both = (GRADIENT, BATCHES)
-            yield Property("padded_gradient", gradients.gradient, words, MIXED, both, by)
+            one = Property("padded_gradient", gradients.gradient, words, MIXED, both, by)
+            yield replace(one, large="real")
 
     def _padded_too(self, single: Iterable[Property]) -> Iterator[Property]:
         """Those of ``PADDED_TOO`` among ``single``, of padded batches."""

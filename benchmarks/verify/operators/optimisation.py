@@ -25,6 +25,8 @@ def _descents(draw: Draw) -> Case:
 def _clippings(draw: Draw) -> Case:
     d, e = draw.size("d", 5, large=(130, 512)), draw.size("e", 5, large=(130, 512))
     gradients = {"weight": draw.inputs(d, e), "bias": draw.inputs(d)}
+    for i in range(draw.size("layers", 3, large=(33,), least=0)):
+        gradients[f"layers.{i}.weight"] = draw.inputs(1 + i % 3)
     return gradients, draw.choose("threshold", (0.5, 0.1, 2.0, 64.0))
 
 
@@ -119,8 +121,8 @@ OPERATORS = (
         "clip_gradients",
         ("gradients", "threshold"),
         "a mapping like gradients",
-        "The gradients by parameter, weight: (d, e) and bias: (d,), all scaled to the norm "
-        "threshold where theirs is larger.",
+        "The gradients by parameter, any number of arrays, all scaled to the norm threshold where "
+        "theirs is larger.",
         clip_gradients,
         _clippings,
         {"lstm_readonly": ("gradient clipping",)},
