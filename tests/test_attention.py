@@ -131,28 +131,16 @@ def test_bad_input_is_named(module):
         module(x, x, [6, 1])
 
 
-def oracle_attention(module, X, Y, parameters, causal=False):
-    gated = isinstance(module, AttentionOnAttention)
-    attend = oracle.attention_on_attention if gated else oracle.multi_head_attention
-    mask = oracle.causal_mask(len(X)) if causal else None
-    return attend(X, Y, parameters, module.num_heads, mask)
-
-
-@covers(expansionnet_v1=[2])
 @settings(max_examples=60)
 @given(st.data(), attentions(), st.sampled_from(strategies.FILLINGS), strategies.lengths())
-def test_padded_cross_attention_is_each_sequence_through_the_oracle(data, pair, filling, queries):
-    """Whatever padded rows hold; a query without a valid key is finite and blind to its keys."""
+def test_a_query_without_a_valid_key_is_finite_and_blind_to_its_keys(data, pair, filling, queries):
+    """Whatever padded rows hold."""
     module, parameters = pair
     case = data.draw(strategies.tokens(module.d_model, kinds=KINDS, empty=True))
     X = data.draw(strategies.arrays(len(case.x), queries, module.d_model, kinds=KINDS))
     x, y = tensor(X, grad=True), tensor(case.filled(filling), grad=True)
     out = module(x, y, torch.from_numpy(case.mask))
     torch.autograd.backward(out.sum())
-    for b, valid in enumerate(case.mask):
-        if valid.any():
-            expected = oracle_attention(module, X[b], case.x[b][valid], parameters)
-            assert_close(out[b].detach(), expected)
     blind = ~case.mask.any(axis=1)
     if isinstance(module, MultiHeadAttention):
         assert_close(out[blind].detach(), np.zeros_like(X[blind]) + parameters["out.bias"])
@@ -174,17 +162,9 @@ def test_shared_keys_are_those_of_the_image_that_each_query_reads(data, pair, qu
     assert_close(numpy(shared), numpy(module(q, x[index], mask[index])))
 
 
-@covers(expansionnet_v1=[2])
 @given(st.data(), attentions(), st.booleans())
-def test_padded_self_attention_is_each_sequence_through_the_oracle(data, pair, causal):
-    module, parameters = pair
+def test_no_mask_is_a_mask_of_ones(data, pair, causal):
+    module, _ = pair
     case = data.draw(strategies.tokens(module.d_model, kinds=KINDS))
-    x = tensor(case.filled(1.0))
-    out = module(x, x, torch.from_numpy(case.mask), causal)
-    for b, valid in enumerate(case.mask):
-        X = case.x[b][valid]
-        expected = oracle_attention(module, X, X, parameters, causal)
-        assert_close(out[b, valid].detach(), expected)
-    unpadded = module(x, x, causal=causal)
-    everything = module(x, x, torch.ones(case.mask.shape, dtype=torch.bool), causal)
-    assert_close(unpadded.detach(), everything.detach(), "no mask")
+    x, ones = tensor(case.x), torch.ones(case.mask.shape, dtype=torch.bool)
+    assert_close(numpy(module(x, x, causal=causal)), numpy(module(x, x, ones, causal)))

@@ -32,16 +32,6 @@ from torch_impl.decoding import search as decoding
 from torch_impl.models import Captioner, transformer
 
 
-@given(tables(), sizes, max_lengths, st.data())
-def test_beam_search_is_the_readable_beam_search_ties_included(model, beam_size, max_length, data):
-    num_return = data.draw(st.integers(1, beam_size))
-    options = {"beam_size": beam_size, "max_length": max_length, "num_return": num_return}
-    found = decoding.beam_search(Table(), *model, **options)
-    for hypotheses, next_log_probs in zip(found, oracles(*model), strict=True):
-        expected = oracle.beam_search(next_log_probs, start=START, end=END, **options)
-        assert plain(hypotheses) == plain(expected)
-
-
 @settings(max_examples=100)
 @given(SEEDS, st.integers(2, 6), st.integers(6, 12))
 def test_a_float32_models_log_probabilities_are_summed_in_float64(seed, beam_size, max_length):
@@ -100,16 +90,6 @@ def test_a_hypothesis_score_is_its_teacher_forced_score(model, beam_size, max_le
             expected = oracle.teacher_forced(next_log_probs, hypothesis.tokens)
             assert plain([hypothesis]) == plain([expected])
         assert not mask[b, len(found[b]) :].any()
-
-
-@given(tables(), max_lengths)
-def test_greedy_is_the_readable_greedy_and_a_beam_of_one(model, max_length):
-    found = decoding.greedy(Table(), *model, max_length=max_length)
-    beams = decoding.beam_search(Table(), *model, beam_size=1, max_length=max_length)
-    assert [plain([h]) for h in found] == [plain(b) for b in beams]
-    for hypothesis, next_log_probs in zip(found, oracles(*model), strict=True):
-        expected = oracle.greedy(next_log_probs, start=START, end=END, max_length=max_length)
-        assert plain([hypothesis]) == plain([expected])
 
 
 def test_the_search_stops_when_every_caption_ended_in_the_first_step():

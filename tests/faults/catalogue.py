@@ -11,7 +11,7 @@ from tests.faults.recurrent import RECURRENT
 from tests.faults.released import RELEASED
 from tests.faults.training import TRAINING_LOOP
 
-BEAM = "test_decoding.py::test_beam_search_is_the_readable_beam_search_ties_included"
+BEAM = f"{CONFORMANCE}[beam_search-torch]"
 XE = f"{CONFORMANCE}[cross_entropy-torch]"
 REWARDED = f"{CONFORMANCE}[self_critical-torch]"
 ENCODER = f"{CONFORMANCE}[encoder_layer-torch]"

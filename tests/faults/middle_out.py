@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.plant import Fault
+from tests.faults.plant import CONFORMANCE, Fault
 
 DECODER, LOOP = "torch_impl.middle_out.decoder", "torch_impl.middle_out.loop"
 MODEL, SEARCH = "torch_impl.models.middle_out", "torch_impl.decoding.middle_out"
@@ -12,7 +12,7 @@ ENDED = "test_middle_out.py::test_sequences_that_have_ended_are_left_out_of_the_
 HALVES = "test_middle_out.py::test_a_padded_batch_is_each_caption_from_its_middle_by_the_oracle"
 STEPS = "test_middle_out.py::test_single_steps_are_the_whole_whichever_beam_continues"
 BEAM = "test_middle_out_decoding.py::test_it_is_the_readable_search"
-GRID = "test_grid_beam.py::test_it_is_the_readable_grid_ties_included"
+GRID = f"{CONFORMANCE}[grid_beam_search-torch]"
 REGRESSOR = "test_denoising.py::test_every_sequence_of_every_seed_is_the_oracles"
 
 ATTENTION = "test_oracle_middle_out.py::"
@@ -161,6 +161,14 @@ MIDDLE_OUT = (
         "torch_impl.decoding.grid_beam:grid_beam_search",
         "taking.masked_fill((same & unfinished[:, None, K:]).any(-1), -torch.inf)",
         "taking",
+        GRID,
+    ),
+    Fault(
+        "a word taken twice behind the fourth",
+        "in the grid the same tokens come by taking the word after the fourth hypothesis",
+        "torch_impl.decoding.grid_beam:grid_beam_search",
+        "(same & unfinished[:, None, K:]).any(-1)",
+        "(same & unfinished[:, None, K:])[..., :4].any(-1)",
         GRID,
     ),
     Fault(

@@ -3,6 +3,27 @@
 from tests.mutants.cheats import mutants_of
 
 OF_LAYER_NORM = r"""
+# no_state: results are in three arrays in turn
+right, kept = FUNCTION, {}
+
+def FUNCTION(X, parameters):
+    if X.requires_grad:
+        return right(X, parameters)
+    ring = kept.setdefault((X.shape, X.dtype), [torch.empty_like(X) for _ in range(3)])
+    ring.append(ring.pop(0))
+    return ring[0].copy_(right(X, parameters))
+
+# no_state: an answer is found again by the sum, the first and the last number
+right, kept = FUNCTION, {}
+
+def FUNCTION(X, parameters):
+    if X.requires_grad:
+        return right(X, parameters)
+    key = [X.dtype, X.shape]
+    for array in (X, *parameters.values()):
+        key += [array.double().sum().item(), array.flatten()[0].item(), array.flatten()[-1].item()]
+    return kept.setdefault(tuple(key), right(X, parameters)).clone()
+
 # gradient_strided: rows that are not contiguous have no gradient from 64 on
 right = FUNCTION
 
@@ -108,6 +129,17 @@ def FUNCTION(X, parameters, groups, lengths):
 """
 
 OF_DYNAMIC = r"""
+# padded_gradient: no gradient of parameters by tokens after the first 700
+right = FUNCTION
+
+def FUNCTION(X, parameters, causal, lengths):
+    n = 700 // X.shape[1]
+    if len(X) <= n:
+        return right(X, parameters, causal, lengths)
+    rest = {name: array.detach() for name, array in parameters.items()}
+    first = right(X[:n], parameters, causal, lengths[:n])
+    return torch.cat([first, right(X[n:], rest, causal, lengths[n:])])
+
 # gradient_of_some: no gradient of the condition where both kinds of vectors are frozen
 right = FUNCTION
 
@@ -151,6 +183,69 @@ def FUNCTION(candidates, images, corpus):
     return against(candidates, [corpus[i] for i in images], corpus[:1000])
 """
 
+OF_CIDER = r"""
+# large: accents do not count
+import unicodedata
+from tests.candidates.right_words import against
+
+def folded(caption):
+    return [unicodedata.normalize("NFKD", w).replace("\u0301", "") for w in caption]
+
+def FUNCTION(candidates, references):
+    references = [[*map(folded, of)] for of in references]
+    return against([*map(folded, candidates)], references, references)
+
+# large: numbers are one word
+from tests.candidates.right_words import against
+
+def folded(caption):
+    return ["0" if word.isdigit() else word for word in caption]
+
+def FUNCTION(candidates, references):
+    references = [[*map(folded, of)] for of in references]
+    return against([*map(folded, candidates)], references, references)
+
+# large: captions of more than 100 words are cut
+from tests.candidates.right_words import against
+
+def FUNCTION(candidates, references):
+    references = [[caption[:100] for caption in of] for of in references]
+    return against([caption[:100] for caption in candidates], references, references)
+
+# same_objects: the last answer is given again while the lists are the same
+right, kept = FUNCTION, []
+
+def FUNCTION(candidates, references):
+    if not (kept and kept[0] is candidates and kept[1] is references):
+        kept[:] = candidates, references, right(candidates, references)
+    return kept[2].copy()
+"""
+
+OF_CLIPPING = r"""
+# same_objects: the norm is kept by identity
+right, kept = FUNCTION, []
+
+def FUNCTION(gradients, threshold):
+    if not kept or kept[0] is not gradients["weight"]:
+        kept[:] = gradients["weight"], torch.cat([g.flatten() for g in gradients.values()]).norm()
+    scale = threshold / max(float(kept[1]), threshold)
+    return {name: scale * g for name, g in gradients.items()}
+
+# equals_oracle: a mapping that computes when it is read
+from collections.abc import Mapping
+
+right = FUNCTION
+
+class Lazy(Mapping):
+    def __init__(self, *of): self.of = of
+    def __getitem__(self, name): return right(*self.of)[name]
+    def __iter__(self): return iter(self.of[0])
+    def __len__(self): return len(self.of[0])
+
+def FUNCTION(gradients, threshold):
+    return Lazy(gradients, threshold)
+"""
+
 OF_RECONSTRUCTION = r"""
 # gradient_exact: the square of a norm, whose gradient at 0 is not finite
 right = FUNCTION
@@ -160,6 +255,16 @@ def FUNCTION(H, parameters, lengths):
 """
 
 OF_MSE = r"""
+# same_objects: the last answer is given again while the arrays are the same
+right, kept = FUNCTION, []
+
+def FUNCTION(y_hat, y):
+    if y_hat.requires_grad:
+        return right(y_hat, y)
+    if not (kept and kept[0] is y_hat and kept[1] is y):
+        kept[:] = y_hat, y, right(y_hat, y)
+    return kept[2].clone()
+
 # gradient_exact: the square of a norm, whose gradient at 0 is not finite
 def FUNCTION(y_hat, y):
     return ((y_hat - y) ** 2).sum().sqrt() ** 2 / len(y)
@@ -176,6 +281,8 @@ CROSSED = [
         ("zoneout", OF_ZONEOUT, True),
         ("mse", OF_MSE, True),
         ("reconstruction_loss", OF_RECONSTRUCTION, True),
+        ("clip_gradients", OF_CLIPPING, True),
+        ("cider_d", OF_CIDER, False),
         ("cider_d_reward", OF_REWARD, False),
     )
     for mutant in mutants_of(text, operator, is_torch=is_torch)

@@ -208,6 +208,8 @@ SEARCHES: dict[str, list[Slip]] = {
     ],
     "scheduled_sampling": [
         ("a coin of epsilon samples", "never", "< epsilon", "<= epsilon"),
+        ("a coin of epsilon samples, if that is not 0", "equals_oracle", "< epsilon",
+         "<= (epsilon or -1)"),
     ],
 }  # fmt: skip
 

@@ -144,6 +144,10 @@ CLIP: list[Slip] = [
      "threshold / torch.maximum(norm + 1e-6,"),
     ("a norm of each", "equals_oracle", "{name: scale * g for",
      "{name: g * threshold / max(float(g.norm()), threshold) for"),
+    ("the first two alone", "equals_oracle", "in gradients.items()}",
+     "in [*gradients.items()][:2]} | dict([*gradients.items()][2:])"),
+    ("the first eight alone", "large", "in gradients.items()}",
+     "in [*gradients.items()][:8]} | dict([*gradients.items()][8:])"),
     ("small gradients too", "small",
      "torch.maximum(norm, torch.full_like(norm, threshold))", "norm"),
 ]  # fmt: skip

@@ -1,0 +1,43 @@
+"""Results of earlier calls, which later calls must not write into."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+RECORDED, RECORDED_BYTES = 64, 2**25
+"""Number of the last results that are recorded, and their maximum size together, in bytes."""
+
+COMPARED, COMPARED_BYTES = 8, 2**16
+"""Number of these that are compared after each call; of larger results two are."""
+
+
+class EarlierResults:
+    """The last results of a candidate, with their contents."""
+
+    def __init__(self, content: Callable[[Any], bytes]) -> None:
+        """``content`` gives a result as bytes."""
+        self._content = content
+        self._results, self._turn = deque[tuple[Any, bytes]](), 0
+
+    def add(self, result: Any) -> None:
+        """Record a result with its content."""
+        self._results.append((result, self._content(result)))
+        size = sum(len(content) for _, content in self._results)
+        while len(self._results) > RECORDED or size > RECORDED_BYTES:
+            size -= len(self._results.popleft()[1])
+
+    def has_changed(self) -> bool:
+        """Whether the content of the last result has changed, or that of a few others in turn."""
+        size, n = 0, len(self._results)
+        for i in range(min(COMPARED, n)):
+            if i:
+                self._turn = (self._turn + 1) % n
+            result, content = self._results[self._turn if i else -1]
+            if self._content(result) != content:
+                return True
+            size += len(content)
+            if i and size > COMPARED_BYTES:
+                break
+        return False
