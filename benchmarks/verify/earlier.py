@@ -9,6 +9,11 @@ from typing import Any
 RECORDED, RECORDED_BYTES = 64, 2**25
 """Number of the last results that are recorded, and their maximum size together, in bytes."""
 
+NEWEST = 4
+"""Number of the last of all: before them, every other one is recorded. So some are freed soon, and
+what that changes is seen.
+"""
+
 COMPARED, COMPARED_BYTES = 8, 2**16
 """Number of these that are compared after each call; of larger results two are."""
 
@@ -20,10 +25,14 @@ class EarlierResults:
         """``content`` gives a result as bytes."""
         self._content = content
         self._results, self._turn = deque[tuple[Any, bytes]](), 0
+        self._added = 0
 
     def add(self, result: Any) -> None:
         """Record a result with its content."""
         self._results.append((result, self._content(result)))
+        self._added += 1
+        if self._added % 2 and len(self._results) > NEWEST:
+            del self._results[-NEWEST - 1]
         size = sum(len(content) for _, content in self._results)
         while len(self._results) > RECORDED or size > RECORDED_BYTES:
             size -= len(self._results.popleft()[1])
