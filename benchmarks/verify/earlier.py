@@ -9,9 +9,9 @@ from typing import Any
 RECORDED, RECORDED_BYTES = 64, 2**25
 """Number of the last results that are recorded, and their maximum size together, in bytes."""
 
-NEWEST = 4
-"""Number of the last of all: before them, every other one is recorded. So some are freed soon, and
-what that changes is seen.
+NEWEST, EVERY = 4, 8
+"""The newest are all recorded, before them one of so many: most are freed soon, so that what that
+changes is seen.
 """
 
 COMPARED, COMPARED_BYTES = 8, 2**16
@@ -31,7 +31,7 @@ class EarlierResults:
         """Record a result with its content."""
         self._results.append((result, self._content(result)))
         self._added += 1
-        if self._added % 2 and len(self._results) > NEWEST:
+        if self._added % EVERY and len(self._results) > NEWEST:
             del self._results[-NEWEST - 1]
         size = sum(len(content) for _, content in self._results)
         while len(self._results) > RECORDED or size > RECORDED_BYTES:

@@ -73,6 +73,9 @@ PRINTED = 50
 KNOWN = 10_000
 """Cases of fewer entries are kept with the oracle's results while tests are tried again."""
 
+BATCHES = 9, 9, 33, 33
+"""Sizes of batches that are tested in parts, one more than there are small cases at most."""
+
 STARTED = ("equals_oracle", "gradient")
 """Properties that are tested on the case by which a candidate is started, too."""
 
@@ -94,7 +97,8 @@ def draws(
     """The draws of a property's cases: small ones, then large ones; other small ones ``again``.
 
     Of the small ones half as many for checks that repeat calls, a quarter if of padded batches;
-    none if all are large. After the time ``until`` no more than ``LEAST``.
+    none if all are large. After the time ``until`` no more than ``LEAST``. Without ``large``, for
+    parts of a batch, those with most of the large sizes have ``BATCHES`` of small sizes.
     """
     seeds = np.random.default_rng([seed + again, *prop.name.encode()])
 
@@ -125,6 +129,8 @@ def draws(
             yield one
     if large:
         yield from map(draw, large_cases(prop, operator, small, many, seed))
+    elif prop.is_batched and prop.large in ("all", "real"):
+        yield from (draw({"B": B}) for B in BATCHES[: examples + 1])
 
 
 def _ones(case: Case) -> int:

@@ -146,6 +146,8 @@ def settings_reader() -> tuple[Callable[..., dict[str, Any]], dict[str, Seedings
         generators["torch.manual_seed()"] = Seedings(draw, lambda: to_numpy(state()).tobytes())
         switches = filter(partial(hasattr, torch._C), SWITCHES)
         functions |= {f"torch._C.{name}()": getattr(torch._C, name) for name in switches}
+        einsum = torch.backends.opt_einsum
+        functions["torch.backends.opt_einsum"] = lambda: (einsum.enabled, einsum.strategy)
     if "jax" in sys.modules:
         import jax
 

@@ -105,9 +105,9 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
     numbers = draw.choose("log_probs", ("distinct", "impossible", "ties"))
     if numbers == "late_end":
         rare = 64 * (np.arange(shape[-1]) == end) * _early(shape)
-    if numbers == "dear_start":  # to go on pays after almost the maximum length
-        table = -draw.random.integers(1, 2**34, shape) / 2**40 - 64 * (np.arange(shape[-1]) == end)
-        table[..., 0, :, :] -= 11 / 32 * shape[-3]
+    if numbers == "dear_start":  # to go on pays with the last word alone
+        table = -draw.random.integers(1, 2**30, shape) / 2**40 - 64 * (np.arange(shape[-1]) == end)
+        table[..., 0, :, :] -= 3 / 8 * shape[-3] + 3 / 16
         table[..., 0, :, end] = -0.75
         return table
     if numbers == "equal":

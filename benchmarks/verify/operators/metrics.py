@@ -34,7 +34,7 @@ SPECIAL = (
     *("<unk>", "<pad>", "<s>", "</s>", "<eos>", "<bos>", "<sos>", "<start>", "<end>", "_"),
     *("<UNK>", "<PAD>", "<BOS>", "<EOS>", "[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]", "UNK"),
     *("e", "é", "e\u0301", "cafe", "café", "dog", "dogs", "run", "running", "ss", "ß"),
-    *("1", "2", "10"),
+    *("1", "2", "10", "two", "skateboarder", "skateboarding", 40 * "z", 41 * "z"),
 )
 WORDS = list(
     dict.fromkeys(("a", "aé", "A", ".", ",", "a-", "a'", *SPECIAL, *islice(LETTERS, 10_000)))

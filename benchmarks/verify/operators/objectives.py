@@ -16,8 +16,10 @@ from reference.primitives import Integers, Mask
 
 
 def draw_log_probs(draw: Draw, *shape: int) -> Array:
-    """Log-probabilities that float32 would round, not normalised; with a pin down to -1000."""
-    factor = 256 if draw.choose("unlikely", (False,)) else 1
+    """Log-probabilities that float32 would round, not normalised; with a pin down to -1000, or to
+    a hundred times of that.
+    """
+    factor = (256, 2**15)[draw.seed % 2] if draw.choose("unlikely", (False,)) else 1
     return -factor * draw.random.integers(0, 256, shape) / 65
 
 
@@ -69,7 +71,9 @@ def _self_criticals(draw: Draw) -> Case:
     mask = np.arange(T) < draw.random.integers(0, T + 1, (B, K, 1))
     if draw.flag("holes"):
         mask = draw.random.permuted(mask, axis=2)
-    rewards = draw.random.integers(-650, 651, (B, K)) / 65  # CIDEr-D is up to 10
+    rewards = draw.random.integers(-650, 651, (B, K)) / 65  # CIDEr-D is up to 10, others are not
+    if draw.chosen["unlikely"]:
+        rewards *= 2**10
     return log_probs, mask, rewards, draw.choose("baseline", ("leave_one_out", "printed"))
 
 

@@ -26,7 +26,7 @@ def _clippings(draw: Draw) -> Case:
     d, e = draw.size("d", 5, large=(130, 512)), draw.size("e", 5, large=(130, 512))
     gradients = {"weight": draw.inputs(d, e), "bias": draw.inputs(d)}
     for i in range(draw.size("layers", 3, large=(33,), least=0)):
-        gradients[f"layers.{i}.weight"] = draw.inputs(1 + i % 3)
+        gradients[f"layers.{i}.weight"] = draw.inputs(*range(1 + i % 3, 3 + i % 3 + i % 2))
     if draw.regime == "zeros" and draw.seed % 2:  # of all parameters
         gradients = {name: np.zeros_like(array) for name, array in gradients.items()}
     return gradients, draw.choose("threshold", (0.5, 0.1, 2.0, 64.0))

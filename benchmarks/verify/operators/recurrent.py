@@ -39,7 +39,7 @@ def gates(draw: Draw, d: int, inputs: int, prefix: str = "") -> dict[str, Array]
 
 OPEN = 12.0
 """The argument of a gate that stays open."""
-LONG = {"regime": "remembers", "T": 60, "d": 2, "d_x": 2}
+LONG = {"regime": "remembers", "T": 144, "d": 2, "d_x": 2}
 """Pins of sequences along which memory cells grow, then fall."""
 REMEMBERS = REGIMES["remembers"]
 
@@ -348,7 +348,7 @@ OPERATORS = (
             "The new h is computed from the new c, before zoneout of either.",
         ),
         special={
-            "remembers": (LONG, REMEMBERS),
+            "remembers": ({**LONG, "T": 257}, REMEMBERS),
             "of_h": ({"kept": "h"}, "zoneout of h alone"),
             "of_c": ({"kept": "c"}, "zoneout of c alone"),
             "masks": ({"masks": True}, "masks of zeros and ones, as in training"),

@@ -20,7 +20,7 @@ Changes = tuple[tuple[Any, str, Any], ...]
 """Modules, their thresholds or choices, and the value of each."""
 
 THRESHOLDS: Changes = (
-    (factored, "CHUNK", 8),
+    (factored, "CHUNK", 16),
     (loop, "CHUNK", 200),
     (beams, "BLOCK", 4),
     (kv_cache, "OUTPUTS", 2),
