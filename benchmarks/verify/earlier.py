@@ -38,12 +38,12 @@ class EarlierResults:
             size -= len(self._results.popleft()[1])
 
     def has_changed(self) -> bool:
-        """Whether the content of the last result has changed, or that of a few others in turn."""
+        """Whether the content of the last two has changed, or that of a few others in turn."""
         size, n = 0, len(self._results)
         for i in range(min(COMPARED, n)):
-            if i:
+            if i > 1:
                 self._turn = (self._turn + 1) % n
-            result, content = self._results[self._turn if i else -1]
+            result, content = self._results[-1 - i if i < 2 else self._turn]
             if self._content(result) != content:
                 return True
             size += len(content)
