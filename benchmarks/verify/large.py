@@ -214,10 +214,12 @@ def _some(of: Sizes, many: bool) -> Iterator[Pins]:
 
 
 def _real(of: Sizes, many: bool) -> Iterator[Pins]:
-    """As ``_some``, with a real batch too."""
+    """As ``_some``, with a real batch of two seeds too."""
     yield from _some(of, many)
     if many:
-        yield from of.operator.batches[-1:]
+        # twice: of many scores one may be at a kink of ReLU
+        for batch in of.operator.batches[-1:] * 2:
+            yield {**of.off, "empty": False, **batch, **of.dtype("float64")}
 
 
 def _one(of: Sizes, many: bool) -> Iterator[Pins]:

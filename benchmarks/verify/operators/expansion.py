@@ -159,6 +159,6 @@ OPERATORS = (
             {"L": 17, "d": UNEVEN, "N_E": 16, "causal": True},
         ),
         batch=5,
-        batches=({"B": 48, "L": 20, "d": 40, "N_E": 16, "causal": True},),
+        batches=({"B": 48, "L": 20, "d": 40, "N_E": 2, "causal": True},),
     ),
 )
