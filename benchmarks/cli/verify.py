@@ -22,7 +22,7 @@ from benchmarks.cli.candidate_options import add_candidate
 from benchmarks.errors import InputError
 from benchmarks.verify import conformance, detection
 from benchmarks.verify.conformance import FAILED, NOT_RUN, Verdict
-from benchmarks.verify.earlier import RECORDED, RECORDED_BYTES
+from benchmarks.verify.earlier import EVERY, NEWEST, RECORDED_BYTES
 from benchmarks.verify.operators import OPERATORS, Operator, Property, get_operator
 from benchmarks.verify.process import CALL_TIMEOUT, MEMORY, Isolated, Limits
 from benchmarks.verify.search import MANY
@@ -302,9 +302,9 @@ CALLED = (
     "Arguments are passed by position, arrays as NumPy arrays, PyTorch tensors or JAX arrays, "
     "rates and other numbers as Python's: with arrays in float64 they must not be rounded to "
     "float32. Mappings are in any order. Arguments must not be changed, by a backward pass either, "
-    f"nor the last {RECORDED} results (of {RECORDED_BYTES >> 20} MiB together), and nothing "
-    "may be kept from one call to the next: the same arrays, lists and models come again with "
-    "other numbers. Nor may a call change a global setting, nor what converts or frees its result: "
+    f"nor results of earlier calls (compared are the last {NEWEST}, before them one of {EVERY}, of "
+    f"{RECORDED_BYTES >> 20} MiB together), and nothing may be kept from one call to the next: the "
+    "same arrays, lists and models come again with other numbers. Nor may a call change a global setting, nor what converts or frees its result: "
     f"{SETTINGS}. "
     "What a file sets when it is imported holds for its calls, and is not judged. Two processes, "
     "in which Python iterates over sets of names in different orders, must give the same.",

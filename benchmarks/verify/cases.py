@@ -1,4 +1,4 @@
-"""A case: the arguments of one call, and the places of its floating point arrays."""
+"""A case: the arguments of a call, the places of its arrays, the same with other values."""
 
 from __future__ import annotations
 

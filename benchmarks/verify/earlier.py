@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 RECORDED, RECORDED_BYTES = 64, 2**25
-"""Number of the last results that are recorded, and their maximum size together, in bytes."""
+"""Maximum number of results that are recorded, and their maximum size together, in bytes."""
 
 NEWEST, EVERY = 4, 8
 """The newest are all recorded, before them one of so many: most are freed soon, so that what that
