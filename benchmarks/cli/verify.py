@@ -304,8 +304,8 @@ CALLED = (
     "float32. Mappings are in any order. Arguments must not be changed, by a backward pass either, "
     f"nor results of earlier calls (compared are the last {NEWEST}, before them one of {EVERY}, of "
     f"{RECORDED_BYTES >> 20} MiB together), and nothing may be kept from one call to the next: the "
-    "same arrays, lists and models come again with other numbers. Nor may a call change a global setting, nor what converts or frees its result: "
-    f"{SETTINGS}. "
+    "same arrays, lists and models come again with other numbers. Nor may a call change a global "
+    f"setting, nor what converts or frees its result: {SETTINGS}. "
     "What a file sets when it is imported holds for its calls, and is not judged. Two processes, "
     "in which Python iterates over sets of names in different orders, must give the same.",
     "JAX compiles every operation anew for each shape: its candidates take minutes, with --quick "
