@@ -11,6 +11,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, settings
 
+from benchmarks.verify import shrink
+
 _shared = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("default", max_examples=25, derandomize=True, **_shared)
 settings.register_profile("thorough", max_examples=400, **_shared)
@@ -40,6 +42,12 @@ def _uninitialised_memory_is_nan() -> Iterator[None]:
     torch.use_deterministic_algorithms(True, warn_only=True)
     yield
     torch.use_deterministic_algorithms(before)
+
+
+@pytest.fixture(autouse=True)
+def _failures_are_shrunk_in_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of the time of a test of what is wrong would be that of its smallest case."""
+    monkeypatch.setattr(shrink, "SECONDS", 1.0)
 
 
 @pytest.fixture(autouse=True)

@@ -205,7 +205,7 @@ def test_candidates_that_ignore_an_argument_have_no_derivative_by_it():
 
 @pytest.fixture
 def in_a_hurry(monkeypatch):
-    monkeypatch.setattr(shrink, "SECONDS", 0.5)
+    monkeypatch.setattr(shrink, "SECONDS", 0.1)
     monkeypatch.setattr(conformance, "PATIENCE", math.inf)
 
 

@@ -222,7 +222,7 @@ def workers(operator: Operator, device: str) -> Iterator[dict[str, Isolated]]:
                 detection.resolve(each.function, operator, each.framework, device, name=each.name)
             )
             for each in implementations(device)
-            if each.operator == operator.name and not each.has_small_tiles
+            if each.operator == operator.name and not each.is_of_small_cases
         }
 
 

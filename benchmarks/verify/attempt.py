@@ -26,6 +26,9 @@ CACHED = 4
 OF_ANOTHER = (gradients.gradient_after_other, properties.precision_state)
 """Checks that draw another case, by their argument ``another``."""
 
+SAID = 2000
+"""Maximum length of a failure's message, in characters."""
+
 FAR = 100.0
 """An error this many times its tolerance is no rounding error, and is not shrunk to one."""
 
@@ -178,12 +181,17 @@ class Attempt:
             return Failure(case, kind, str(error), draw)
         except AssertionError as error:
             message = str(error) or "another result than the oracle's"
-            return Failure(case, "wrong", message, draw)
+            return Failure(case, "wrong", _beginning(message), draw)
         except Exception as error:
             what = "returned a result that cannot be compared with the oracle's"
             message = f"{what}: {type(error).__name__}: {error}"
-            return Failure(case, type(error).__name__, message, draw)
+            return Failure(case, type(error).__name__, _beginning(message), draw)
         return None
+
+
+def _beginning(message: str) -> str:
+    """As much of a message, which may hold a whole result, as a reader wants."""
+    return message if len(message) <= SAID else f"{message[:SAID]}..."
 
 
 def has_directions(prop: Property, earlier: Sequence[Tested]) -> bool:

@@ -370,7 +370,7 @@ class Candidate(BaseCandidate):
             of_limit = MEMORY_LIMIT if full else FILE_LIMIT if is_long else ""
             raise CandidateError(
                 f"raised {kind}{said and f': {said}'}",
-                of_limit or (BACKWARD if in_backward else kind),
+                of_limit or (BACKWARD if in_backward else f"raised {kind}"),
             ) from error
 
     def _refill(self, given: list[Any], arguments: Sequence[Any]) -> None:

@@ -52,12 +52,10 @@ def resolve(
     if framework is not None:
         return _with_gradients_compared(candidate, operator)
     if kind in LIMITS:  # in another framework it would take as long
+        candidate.close()
         if len(candidate.mentions) == 1 and candidate.mentions != [candidate.framework]:
-            once = candidate.once
-            candidate.close()
-            candidate = isolated(*candidate.mentions)
-            candidate.once = once
-        candidate.restart()
+            slow, candidate = candidate, isolated(*candidate.mentions)
+            candidate.once, candidate.rejected = slow.once, (slow,)
         return candidate
     # a function that takes NumPy's arrays may also take those of a framework that it returns for
     # them, or that its file imports; then it has gradients
@@ -133,7 +131,7 @@ def _first_answer(candidate: Isolated, call: Callable[[], Any], what: str = "cal
         return again[0]
     if reseeded := seeded(before, _states(candidate)):
         candidate.once = f"{name} changed the global setting {reseeded}"
-    if not _alike(first[:2], again[:2]):
+    if not alike(first[:2], again[:2]):
         said = _difference(first, again)
         candidate.once = f"{name} was different from the same in another process{said}"
     elif kind not in ACCEPTED:
@@ -149,7 +147,7 @@ def _difference(first: Answer, again: Answer) -> str:
     (_, result, said), (_, other, of_other) = first, again
     while isinstance(result, (list, tuple)) and isinstance(other, (list, tuple)):
         pairs = zip(result, other, strict=False)
-        result, other = next((pair for pair in pairs if not _alike(*pair)), ("", ""))
+        result, other = next((pair for pair in pairs if not alike(*pair)), ("", ""))
     if _is_real(result) and _is_real(other):
         said = str(OutOfToleranceError("output", result, other, SAME_CALL)).partition(": ")[2]
     said = "; the other ".join(filter(None, (said, of_other)))
@@ -165,7 +163,7 @@ def later_differs(candidate: BaseCandidate) -> str:
         try:
             for name, call, first in of.firsts:
                 now = _answer(call)
-                if (now[0] and of is candidate) or not _alike(first[:2], now[:2]):
+                if (now[0] and of is candidate) or not alike(first[:2], now[:2]):
                     said = _difference(first, now)
                     return f"{name} was different from a later one{said}"
         finally:
@@ -216,13 +214,16 @@ def _answer(call: Callable[[], Any]) -> Answer:
         return error.kind, None, str(error)
 
 
-def _alike(one: Any, other: Any) -> bool:
+def alike(one: Any, other: Any) -> bool:
     """Whether two results are equal, up to the order in which threads add."""
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(_alike, one, other))
+        if len(one) != len(other) or not {*map(type, one), *map(type, other)} <= {int, float}:
+            return len(one) == len(other) and all(map(alike, one, other))
+        one, other = np.array(one, np.float64), np.array(other, np.float64)
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
-    if isinstance(one, np.ndarray) != isinstance(other, np.ndarray):
+        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+    apart = np.ndarray, list, tuple, Mapping
+    if any(isinstance(one, kind) != isinstance(other, kind) for kind in apart):
         return False
     if np.shape(one) != np.shape(other):
         return False

@@ -24,6 +24,12 @@ EVEN, ODD = 128, 96
 BEYOND = 257
 """One more than whole tiles of 16, 32, 64, 128 and 256."""
 
+TOGETHER = {"B": 10, "num_heads": 9, "d_k": 65, "N_E": 17, "beam_size": 8, "images": 10}
+"""The largest of some sizes where all sizes are large together."""
+
+WIDEST = 131
+"""The largest of the other sizes, but for lengths, where a gradient's are large together."""
+
 EVEN_BATCH = 8
 """Size of a padded batch of whole tiles."""
 
@@ -121,6 +127,13 @@ class Sizes:
         """The others together: those with smaller maxima, such as heads, and the batch size."""
         return {name: min(x, TILED) for name, x in self.most.items() if name not in self.tiled}
 
+    def together(self, length: int, width: int) -> Pins:
+        """All sizes large together, at most of this ``length`` and ``width``, with flags off."""
+        most = {**dict.fromkeys(self.operator.lengths, length), **TOGETHER}
+        if "beam_size" in self.most:  # the oracle is slow
+            width = min(width, BEYOND)
+        return {**self.off, **{n: min(x, most.get(n, width)) for n, x in self.most.items()}}
+
     @cached_property
     def even(self) -> dict[str, int]:
         """Multiples of tiles together."""
@@ -171,6 +184,8 @@ def _all(of: Sizes, many: bool) -> Iterator[Pins]:
     With few cases each size at its largest, a batch of several tiles, and one of the real sizes.
     """
     yield from (of.tiled, of.few, of.even, *map(of.lengths, (BEYOND, ODD) if many else ()))
+    if many:
+        yield of.together(LONG + 1, max(of.most.values(), default=1))
     real = [*of.operator.sizes]
     if of.prop.is_batched:
         for flags in (of.off, of.on) if many else ():
@@ -217,6 +232,7 @@ def _real(of: Sizes, many: bool) -> Iterator[Pins]:
     """As ``_some``, with a real batch of two seeds too."""
     yield from _some(of, many)
     if many:
+        yield {**of.together(TILED + 1, WIDEST), **of.dtype("float64")}
         # twice: of many scores one may be at a kink of ReLU
         for batch in of.operator.batches[-1:] * 2:
             yield {**of.off, "empty": False, **batch, **of.dtype("float64")}

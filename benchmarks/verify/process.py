@@ -327,7 +327,11 @@ class Isolated(BaseCandidate):
                 most = f"{LARGEST_FILE / 2**30:g} GiB"
                 failed = f"{failed}; its limit is {most} in a file, or printed in a call"
             raise CandidateError(_printable(str(failed)), kind)
-        return response.get("value")
+        value = response.get("value")
+        if wire.is_large(value):
+            most = f"more than {wire.MOST} items, or more than {wire.DEEPEST} within each other"
+            raise CandidateError(f"returned lists of {most}", "not an array")
+        return value
 
 
 class _About(Struct):

@@ -29,7 +29,9 @@ ATTEMPTS = 1500
 """Maximum number of calls for shrinking a failing case."""
 
 SECONDS = 6.0
-"""Maximum time for shrinking the first failing property; for the nth it is divided by n^2."""
+"""Maximum processor time for shrinking the first failing property, and half of the maximum time,
+since the candidate's is not counted and processors may be busy; for the nth divided by n^2.
+"""
 
 SEEDS, MORE_SEEDS = 3, 12
 """Number of seeds for each smaller size: at first, and in all where a large size is left."""
@@ -64,12 +66,14 @@ class _Budget:
 
     def __init__(self, attempt: Attempt, kind: str) -> None:
         self.attempt, self.kind = attempt, kind
-        self.left, self.end = ATTEMPTS, time.monotonic() + SECONDS / (1 + attempt.failed) ** 2
+        self.left, seconds = ATTEMPTS, SECONDS / (1 + attempt.failed) ** 2
+        self.ends = time.process_time() + seconds, time.monotonic() + 2 * seconds
 
     @property
     def is_over(self) -> bool:
         """Whether no further case is tested."""
-        return self.left < 0 or time.monotonic() > self.end
+        used, at = self.ends
+        return self.left < 0 or time.process_time() > used or time.monotonic() > at
 
     def __call__(self, case: Case, draw: Draw | None) -> Failure | None:
         self.left -= 1

@@ -135,7 +135,7 @@ def verdicts(
     only: Sequence[str] = (),
 ) -> Iterator[Verdict]:
     """The verdicts on an implementation; with small chunks and tiles without large cases."""
-    of, large = OPERATORS[implementation.operator], not implementation.has_small_tiles
+    of, large = OPERATORS[implementation.operator], not implementation.is_of_small_cases
     examples = -(-examples // implementation.share)
     return conformance_test(
         of, candidate, examples=examples, seed=seed, is_project=True, large=large, only=only

@@ -22,6 +22,9 @@ HEADER = struct.Struct("!QQ")
 LARGEST = 2**32
 """Maximum length of a received frame, in bytes."""
 
+DEEPEST, MOST = 16, 2**22
+"""Maximum depth of lists and mappings within each other, and of items in all of them."""
+
 
 def dump(value: Any) -> bytes:
     """``value`` as bytes.
@@ -33,6 +36,20 @@ def dump(value: Any) -> bytes:
         return msgpack.encode(value, enc_hook=_packed)
     except (ValueError, OverflowError) as error:
         raise TypeError(f"what cannot be sent: {error}") from error
+
+
+def is_large(value: Any) -> bool:
+    """Whether lists and mappings in a value are deeper within each other than ``DEEPEST``, or have
+    more than ``MOST`` items.
+    """
+    inner, items = [value] if isinstance(value, (list, dict)) else [], 0
+    for _ in range(DEEPEST + 1):
+        lists = [each.values() if isinstance(each, dict) else each for each in inner]
+        items += sum(map(len, lists))
+        if items > MOST:
+            return True
+        inner = [x for each in lists for x in each if isinstance(x, (list, dict))]
+    return bool(inner)
 
 
 def _packed(value: Any) -> Any:

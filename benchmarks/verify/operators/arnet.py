@@ -118,7 +118,7 @@ OPERATORS = (
         },
         regimes=("zeros", "huge"),
         by=("log_probs", "H", "parameters"),
-        sizes=({"T": 40, "V": 10000}, {"T": 20, "d": 512}),
+        sizes=({"T": 40, "V": 10_000, "d": 130},),
     ),
     Operator(
         "mean_centroid_distance",

@@ -81,7 +81,7 @@ WHOLE_TILES: Pins = {
     "long_captions": True,
     "log_probs": "distinct",
 }
-WIDE: Pins = {**LONG_CAPTION, "V": 10_000, "max_length": 20}
+WIDE: Pins = {**LONG_CAPTION, "V": 10_000}
 LONG = (
     *LARGE,
     FAR_APART,

@@ -154,7 +154,7 @@ OPERATORS = (
         },
         by=("log_probs",),
         sizes=({"B": 48, "T": 40, "V": 130}, {"V": 8192, "label_smoothing": 0.5}),
-        batches=({"B": 12, "T": 20, "V": 10_000, "label_smoothing": 0.1},),
+        batches=({"B": 6, "T": 40, "V": 10_000, "label_smoothing": 0.1},),
     ),
     Operator(
         "self_critical",

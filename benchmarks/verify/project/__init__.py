@@ -26,6 +26,7 @@ from benchmarks.verify.project import (
     recurrent,
 )
 from benchmarks.verify.project.tiling import InContext, recomputed, small_tiles
+from torch_impl.kernels import interpreted
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function
@@ -65,14 +66,18 @@ class ProjectImplementation:
         return f"project.{module}.{function.__name__}"
 
     @property
-    def has_small_tiles(self) -> bool:
-        """Whether it runs with small chunks and tiles."""
+    def is_of_small_cases(self) -> bool:
+        """Whether it runs with small chunks and tiles, or interpreted: not on large cases."""
         return isinstance(self.function, InContext)
 
     def with_small_tiles(self) -> ProjectImplementation:
         """A copy that runs with small chunks and tiles."""
         function = InContext(self.function, small_tiles)
         return replace(self, implementation=f"{self.implementation}, parts", function=function)
+
+    def interpreted(self) -> ProjectImplementation:
+        """A copy whose kernels run on Triton's interpreter."""
+        return replace(self, function=InContext(self.function, interpreted))
 
 
 def of_form(operator: str, implementation: str) -> ProjectImplementation:

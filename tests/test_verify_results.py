@@ -1,0 +1,83 @@
+"""Results of candidates as data: any two are compared, and there is an end to them."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.verify import wire
+from benchmarks.verify.candidate import LIMITS, Candidate, CandidateError
+from benchmarks.verify.detection import ACCEPTED, alike
+from tests.support.strangers import verdicts
+
+NUMBERS = st.integers(-3, 3) | st.floats(-3, 3) | st.just(float("nan"))
+ARRAYS = st.lists(NUMBERS, max_size=3).map(lambda x: np.array(x, np.float64))
+RESULTS = st.recursive(
+    st.none() | st.booleans() | st.text(max_size=2) | NUMBERS | ARRAYS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("ab"), inner, max_size=2),
+    max_leaves=8,
+)
+
+
+def as_sent(value):
+    return wire.load(wire.dump(value))
+
+
+@given(RESULTS, RESULTS)
+def test_any_two_results_are_compared(one, other):
+    assert alike(one, as_sent(one))
+    assert alike(one, other) == alike(other, one)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=40), st.data())
+def test_one_number_of_a_list_that_is_another_is_seen(numbers, data):
+    i = data.draw(st.integers(0, len(numbers) - 1))
+    other = [*numbers[:i], 7.0, *numbers[i + 1 :]]
+    assert not alike(numbers, other)
+    assert not alike([numbers, "a"], [other, "a"])
+
+
+@given(st.integers(0, 40), st.booleans())
+def test_lists_within_each_other_have_an_end(depth, of_mappings):
+    value = 0.5
+    for _ in range(depth):
+        value = {"a": value} if of_mappings else [value]
+    assert wire.is_large(value) == (depth > wire.DEEPEST)
+
+
+def test_so_have_their_items():
+    most = [0.0] * wire.MOST
+    assert not wire.is_large(most)
+    assert wire.is_large([*most, 0.0])
+    assert wire.is_large([most])
+
+
+def test_a_result_without_an_end_is_a_finding(tmp_path):
+    for result in ("[0.0] * 10**7", "deep"):
+        text = (
+            "import sys; sys.setrecursionlimit(10_000)\n"
+            "deep = [0.0]\nfor _ in range(900): deep = [deep]\n"
+            f"def f(candidates, references): return {result}\n"
+        )
+        found = verdicts(tmp_path, "rouge_l", text, only=["equals_oracle"], framework="numpy")
+        said = found["equals_oracle"].message
+        assert said.startswith("returned lists of more than 4194304 items, or more than 16"), said
+
+
+def test_what_a_candidate_raises_is_no_kind_of_ours():
+    for name in (*LIMITS, *ACCEPTED):
+
+        def raising(x, name=name):
+            raise type(name, (Exception,), {})
+
+        try:
+            Candidate(raising)(0)
+        except CandidateError as error:
+            assert error.kind not in (*LIMITS, *ACCEPTED)
+        else:
+            raise AssertionError(name)
+
+
+def test_a_message_is_for_a_reader(tmp_path):
+    text = "def f(*_): return list(range(10**5))\n"
+    found = verdicts(tmp_path, "scheduled_sampling", text, only=["equals_oracle"])
+    assert len(found["equals_oracle"].message) < 3000
