@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.errors import InputError
+from benchmarks.verify import wire
 from benchmarks.verify.cases import MODELS, Place, get, replaced
 from benchmarks.verify.originals import np, torch_originals
 
@@ -387,6 +388,10 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
     if value is None or type(value) in (bool, int, float):
         return value
     if type(value) in (list, tuple):
+        if len(value) > wire.MOST:
+            raise NotAnArrayError(f"a {type(value).__name__} of {len(value)} items")
+        if {*map(type, value)} <= {bool, int, float}:
+            return type(value)(value)
         return type(value)(to_numpy(framework, item) for item in value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return tuple(to_numpy(framework, item) for item in tuple.__iter__(value))
