@@ -20,6 +20,7 @@ from benchmarks.verify.cases import MODELS, Place, each_once
 from benchmarks.verify.earlier import EarlierResults
 from benchmarks.verify.frameworks import (
     FRAMEWORKS,
+    NUMBERS,
     BackwardError,
     NotAnArrayError,
     framework_of,
@@ -413,7 +414,8 @@ def _arrays_of(value: Any) -> Iterator[Any]:
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
-        for item in value:
+        is_of_numbers = {*map(type, value)} <= NUMBERS
+        for item in () if is_of_numbers else value:
             yield from _arrays_of(item)
     elif hasattr(value, "dtype") and not isinstance(value, np.generic):
         yield value

@@ -22,6 +22,9 @@ from benchmarks.verify import wire
 from benchmarks.verify.cases import MODELS, Place, get, replaced
 from benchmarks.verify.originals import np, torch_originals
 
+NUMBERS = frozenset((bool, int, float))
+"""Types of Python's numbers."""
+
 ROWS = "rows"
 VIEWS = ("strided", "columns", "transposed", "offset")
 INFERENCE = ("no_grad", "inference_mode")
@@ -385,12 +388,12 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
     Raises:
         NotAnArrayError: something in it is no array, number or collection of these.
     """
-    if value is None or type(value) in (bool, int, float):
+    if value is None or type(value) in NUMBERS:
         return value
     if type(value) in (list, tuple):
         if len(value) > wire.MOST:
             raise NotAnArrayError(f"a {type(value).__name__} of {len(value)} items")
-        if {*map(type, value)} <= {bool, int, float}:
+        if {*map(type, value)} <= NUMBERS:
             return type(value)(value)
         return type(value)(to_numpy(framework, item) for item in value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
