@@ -1,14 +1,22 @@
 """The conformance kit's specifications on every implementation of ours."""
 
 import importlib.util
+import os
+import pickle
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
 import pytest
 
 from benchmarks.verify import search, table
 from benchmarks.verify.conformance import FAILED, NOT_RUN
+from benchmarks.verify.detection import alike, alone
+from benchmarks.verify.draw import STARTING, Draw
 from benchmarks.verify.operators import OPERATORS
+from benchmarks.verify.process import HASH_SEEDS
 from benchmarks.verify.project import EXPANSIONS, implementations, of_form
 from tests.support.covers import covers
 
@@ -87,3 +95,26 @@ def failures(name):
 @pytest.mark.parametrize("name", OURS)
 def test_an_implementation_of_ours_is_its_operator(name):
     assert next(failures(name), None) is None
+
+
+def write_first_results(path):
+    """The result of every implementation of ours on one case, by its name."""
+    results = {}
+    for name, ours in OURS.items():
+        operator = OPERATORS[ours.operator]
+        call = alone(table.called_here(ours), operator)
+        results[name] = call(*operator.case(Draw(STARTING)))
+    Path(path).write_bytes(pickle.dumps(results))
+
+
+def test_ours_do_not_depend_on_the_order_of_sets(tmp_path):
+    """As of a candidate, two processes must give the same."""
+    code = f"from {__name__} import write_first_results as write; import sys; write(sys.argv[1])"
+    found = []
+    for seed in HASH_SEEDS:
+        of = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": str(seed)}
+        path = tmp_path / str(seed)
+        subprocess.run([sys.executable, "-c", code, str(path)], env=of, check=True)
+        found.append(pickle.loads(path.read_bytes()))
+    one, other = found
+    assert [name for name in OURS if not alike(one[name], other[name])] == []

@@ -1,12 +1,16 @@
 """Results of candidates as data: any two are compared, and there is an end to them."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.verify import wire
 from benchmarks.verify.candidate import LIMITS, Candidate, CandidateError
 from benchmarks.verify.detection import ACCEPTED, alike
+from benchmarks.verify.draw import Draw
+from benchmarks.verify.frameworks import NotAnArrayError, NumPy, to_numpy
+from benchmarks.verify.operators import OPERATORS
 from tests.support.strangers import verdicts
 
 NUMBERS = st.integers(-3, 3) | st.floats(-3, 3) | st.just(float("nan"))
@@ -52,18 +56,49 @@ def test_so_have_their_items():
 
 
 def test_a_result_without_an_end_is_a_finding(tmp_path):
-    for result, said in (
-        ("[0.0] * 10**7", "a list of 10000000 items, expected an array"),
-        ("[[0.0] * 100] * 10**5", "lists of more than 4194304 items, or more than 16 within each"),
-        ("deep", "lists of more than 4194304 items, or more than 16 within each other"),
-    ):
-        text = (
-            "import sys; sys.setrecursionlimit(10_000)\n"
-            "deep = [0.0]\nfor _ in range(900): deep = [deep]\n"
-            f"def f(candidates, references): return {result}\n"
-        )
-        found = verdicts(tmp_path, "rouge_l", text, only=["equals_oracle"], framework="numpy")
-        assert found["equals_oracle"].message.startswith(f"returned {said}")
+    text = (
+        "import sys; sys.setrecursionlimit(10_000)\n"
+        "deep = [0.0]\nfor _ in range(900): deep = [deep]\n"
+        "def f(candidates, references): return deep\n"
+    )
+    found = verdicts(tmp_path, "rouge_l", text, only=["equals_oracle"], framework="numpy")
+    said = "returned lists of more than 4194304 items, or more than 16 within each other"
+    assert found["equals_oracle"].message == said
+
+
+def test_a_list_without_an_end_is_not_converted():
+    with pytest.raises(NotAnArrayError, match=f"a list of {wire.MOST + 1} items"):
+        to_numpy(NumPy(), [0.0] * (wire.MOST + 1))
+
+
+class Liar(list):
+    """Equal to all."""
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = None
+
+
+def test_no_argument_of_any_kind_may_be_changed():
+    def of_list(candidates, references):
+        candidates[0] = Liar(["changed"])
+
+    def of_model(next_log_probs, *_):
+        next_log_probs.table[...] = -7.0
+
+    for name, change in (("rouge_l", of_list), ("greedy", of_model)):
+        operator = OPERATORS[name]
+        right = operator.oracle
+
+        def function(*case, change=change, right=right):
+            found = right(*case)
+            change(*case)
+            return found
+
+        candidate = Candidate(function, arguments=operator.arguments)
+        with pytest.raises(CandidateError, match="changed its argument 1 in place"):
+            candidate(*operator.case(Draw(0)))
 
 
 def test_what_a_candidate_raises_is_no_kind_of_ours():

@@ -430,4 +430,15 @@ def same(now: Any, before: Any) -> bool:
             return True
         now, before = now.astype(wide), before.astype(wide)
         return bool(((now == before) | ((now != now) & (before != before))).all())
-    return not isinstance(before, list) or bool(now == before)
+    if isinstance(before, MODELS):
+        return same(getattr(now, "table", None), before.table)
+    return not isinstance(before, (list, tuple)) or _is_same_list(now, before)
+
+
+def _is_same_list(now: Any, before: Any) -> bool:
+    """Whether lists, of lists, texts or numbers, are equal by Python's own comparison."""
+    if type(now) is not type(before):
+        return False
+    if isinstance(before, (list, tuple)):
+        return len(now) == len(before) and all(map(_is_same_list, now, before))
+    return bool(now == before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -66,6 +66,7 @@ class _Budget:
 
     def __init__(self, attempt: Attempt, kind: str) -> None:
         self.attempt, self.kind = attempt, kind
+        self.passed: dict[Any, int] = {}
         self.left, seconds = ATTEMPTS, SECONDS / (1 + attempt.failed) ** 2
         self.ends = time.process_time() + seconds, time.monotonic() + 2 * seconds
 
@@ -105,11 +106,28 @@ def _smaller(attempt: Attempt, failure: Failure, fails: _Budget) -> Iterator[Fai
         for chosen in failure.draw.simpler():
             if any(name not in chosen or chosen[name] not in _options(of) for name, of in pins):
                 continue
+            what, value = _change(failure.draw, chosen)
+            # large cases are slow: of one that has passed, no smaller one is tried at first
+            is_slow = failure.draw.beyond and seeds is not more
+            if is_slow and value <= fails.passed.get(what, -1):
+                continue
             for seed in () if fails.is_over else seeds:
                 draw = Draw(failure.draw.seed if seed == 0 else seed, **chosen)
                 found = fails(attempt.operator.sample_case(draw), draw)
                 if found is not None:
                     yield found
+            fails.passed[what] = max(value, fails.passed.get(what, -1))
+
+
+def _change(draw: Draw, chosen: Mapping[str, Any]) -> tuple[Any, int]:
+    """The size that is smaller in ``chosen``, and its value; or the sizes that stay large, and 0;
+    or the option that is another.
+    """
+    kept = frozenset(name for name in draw.beyond if name in chosen)
+    if len(kept) < len(draw.beyond):
+        return kept, 0
+    name, value = next((n, x) for n, x in chosen.items() if x != draw.chosen.get(n, x))
+    return (name, value) if isinstance(draw.options[name], range) else ((name, repr(value)), 0)
 
 
 def _changed(

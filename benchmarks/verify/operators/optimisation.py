@@ -118,6 +118,7 @@ OPERATORS = (
         {"lstm_readonly": (19,)},
         conventions=("The loss is the mean over the examples.",),
         special={"one_example": ({"B": 1}, "a single example")},
+        regimes=("huge",),
     ),
     Operator(
         "clip_gradients",
@@ -130,7 +131,7 @@ OPERATORS = (
         {"lstm_readonly": ("gradient clipping",)},
         conventions=("One norm, of all parameters together; nothing is added to it.",),
         special={"small": ({"threshold": 1e6}, "a norm below the threshold")},
-        regimes=("zeros",),
+        regimes=("zeros", "huge"),
     ),
     Operator(
         "radam",
@@ -149,7 +150,7 @@ OPERATORS = (
             "as_run": ({"published": False}, "no step without rectification"),
             "published": ({"published": True}, "a step of momentum without rectification"),
         },
-        regimes=("zeros",),
+        regimes=("zeros", "huge"),
         sizes=tuple({"n": n, "T": 40} for n in (257, 512, 1000)),
     ),
     _schedule(
