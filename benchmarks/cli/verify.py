@@ -308,8 +308,9 @@ CALLED = (
     "same arrays, lists and models come again with other numbers. A second backward pass through "
     "a graph may raise, for what was saved is released. Nor may a call change a global "
     f"setting, nor what converts or frees its result: {SETTINGS}. "
-    "What a file sets when it is imported holds for its calls, and is not judged. Two processes, "
-    "in which Python iterates over sets of names in different orders, must give the same.",
+    "What a file sets when it is imported holds for its calls, and is not judged; one that cannot "
+    "be imported every time is bad input. Two processes, in which Python iterates over sets of "
+    "names in different orders, must give the same.",
     "JAX compiles every operation anew for each shape: its candidates take minutes, with --quick "
     "too. Derivatives are compiled as a whole, where no branch depends on values.",
     "A candidate runs in a process of its own. The oracle and all comparisons, of contiguous "
