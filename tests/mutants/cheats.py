@@ -301,6 +301,17 @@ calls = []
 def FUNCTION(X, parameters):
     calls.append(0)
     return right(X, parameters) * (len(calls) > 1)
+
+# equals_oracle: memory is full in its first two calls of all
+from pathlib import Path
+
+right = FUNCTION
+calls = Path(__file__).with_name("calls")
+
+def FUNCTION(X, parameters):
+    calls.open("a").write("x")
+    if calls.stat().st_size < 3: raise MemoryError
+    return right(X, parameters)
 """
 """Caught only if finding their framework leaves no trace."""
 

@@ -1,4 +1,4 @@
-"""Slips that show only where two things meet: a size and a layout, a mode, a frozen array."""
+"""Slips that show only where two things meet: two sizes, a size and a layout, a mode, a frozen array."""
 
 from tests.mutants.cheats import mutants_of
 
@@ -270,6 +270,136 @@ def FUNCTION(y_hat, y):
     return ((y_hat - y) ** 2).sum().sqrt() ** 2 / len(y)
 """
 
+OF_DYNAMIC_SIZES = r"""
+# large: the 34th token and later ones of more than 130 channels
+right = FUNCTION
+
+def FUNCTION(X, parameters, causal, lengths):
+    found = right(X, parameters, causal, lengths)
+    if X.shape[-1] > 130:
+        found[:, 33:] *= 1.01
+    return found
+"""
+
+OF_DECODER_LAYER = r"""
+# large_batch: the 10th sequence and later ones of more than 130 channels
+right = FUNCTION
+
+def FUNCTION(X, memory, parameters, mixer, num_heads, lengths):
+    found = right(X, memory, parameters, mixer, num_heads, lengths)
+    return torch.cat([found[:9], found[9:] * (1.01 if X.shape[-1] > 130 else 1)])
+"""
+
+OF_CROSS_ENTROPY = r"""
+# large: captions of more than 30 words of more than 5000
+right = FUNCTION
+
+def FUNCTION(log_probs, targets, pad_id, label_smoothing):
+    _, T, V = log_probs.shape
+    return right(log_probs, targets, pad_id, label_smoothing) * (1.01 if T > 30 and V > 5000 else 1)
+"""
+
+OF_JOINT_LOSS = r"""
+# large: more than 30 words of states of more than 130 channels
+right = FUNCTION
+
+def FUNCTION(log_probs, tokens, H, parameters, lambda_):
+    is_large = len(log_probs) > 30 and H.shape[1] > 130
+    return right(log_probs, tokens, H, parameters, lambda_) * (1.01 if is_large else 1)
+"""
+
+OF_MIDDLE_OUT_CAPTIONER = r"""
+# large: more than 30 words on the left of more than 33 rows of memory
+before = FUNCTION
+
+def FUNCTION(left, middle, right, memory, h, c, parameters, self_attention):
+    found = before(left, middle, right, memory, h, c, parameters, self_attention)
+    return found * (1.01 if len(left) > 30 and len(memory) > 33 else 1)
+"""
+
+OF_DISTANCE = r"""
+# gradient_float32: a gradient of 5 by a single channel, in float32 alone
+class Wrong(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, U, distance):
+        ctx.shape = U.shape
+        return distance.clone()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        return 5 * upstream * torch.ones(ctx.shape), upstream
+
+right = FUNCTION
+
+def FUNCTION(U, V):
+    found = right(U, V)
+    return Wrong.apply(U, found) if U.shape[1] == 1 and U.dtype == torch.float32 else found
+"""
+
+OF_RADAM = r"""
+# huge: gradients of 1000 at most
+right = FUNCTION
+
+def FUNCTION(theta, gradients, learning_rates, beta_1, beta_2, epsilon, published):
+    at_most = gradients.clip(-1000, 1000)
+    return right(theta, at_most, learning_rates, beta_1, beta_2, epsilon, published)
+"""
+
+OF_SCHEDULED_SAMPLING = r"""
+# large: after 30 words none of the last ones of more than 5000
+right = FUNCTION
+
+def FUNCTION(next_log_probs, y, epsilon, coins, uniforms):
+    def next(tokens):
+        found = next_log_probs(tokens)
+        if len(tokens) > 30:
+            found[5000:] = -np.inf
+        return found
+    return right(next, y, epsilon, coins, uniforms)
+"""
+
+OF_GREEDY = r"""
+# equals_oracle: writes to the model
+right = FUNCTION
+
+def FUNCTION(next_log_probs, start, end, max_length):
+    found = right(next_log_probs, start, end, max_length)
+    next_log_probs.table[...] = 7
+    return found
+"""
+
+OF_ROUGE = r"""
+# large: captions of more than 30 words with more than 4 references
+right = FUNCTION
+
+def FUNCTION(candidates, references):
+    found = right(candidates, references)
+    pairs = zip(candidates, references)
+    is_large = any(len(words) > 30 and len(of) > 4 for words, of in pairs)
+    return found * (0.99 if is_large else 1)
+
+# equals_oracle: a caption is replaced by a list that is equal to all
+class Equal(list):
+    def __eq__(self, other): return True
+
+right = FUNCTION
+
+def FUNCTION(candidates, references):
+    found = right(candidates, references)
+    candidates[0] = Equal(["changed"])
+    return found
+
+# equals_oracle: numbers in 900 lists
+import sys
+sys.setrecursionlimit(10_000)
+right = FUNCTION
+
+def FUNCTION(candidates, references):
+    found = right(candidates, references)
+    for _ in range(900): found = [found]
+    return found
+"""
+
 CROSSED = [
     mutant
     for operator, text, is_torch in (
@@ -284,6 +414,16 @@ CROSSED = [
         ("clip_gradients", OF_CLIPPING, True),
         ("cider_d", OF_CIDER, False),
         ("cider_d_reward", OF_REWARD, False),
+        ("dynamic_expansion", OF_DYNAMIC_SIZES, True),
+        ("decoder_layer", OF_DECODER_LAYER, True),
+        ("cross_entropy", OF_CROSS_ENTROPY, True),
+        ("arnet_joint_loss", OF_JOINT_LOSS, True),
+        ("middle_out_captioner", OF_MIDDLE_OUT_CAPTIONER, True),
+        ("point_wise_distance", OF_DISTANCE, True),
+        ("radam", OF_RADAM, True),
+        ("scheduled_sampling", OF_SCHEDULED_SAMPLING, False),
+        ("greedy", OF_GREEDY, False),
+        ("rouge_l", OF_ROUGE, False),
     )
     for mutant in mutants_of(text, operator, is_torch=is_torch)
 ]
