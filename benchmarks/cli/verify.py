@@ -295,11 +295,11 @@ def _line(cells: Sequence[str]) -> str:
 LOWER = [name for name in UNITS if name != "float64"]
 CALLED = (
     "Sizes go down to 1, numbers up to thousands, log-probabilities down to a hundred thousand "
-    "below 0, words up to 41 letters: what is wrong beyond these, or beyond the largest sizes that "
-    "are printed, is not seen. Each large size is tested alone and with others; of outputs all are "
-    "large together too, up to 145 tokens, 10 sequences, 9 heads or beams of 8. PyTorch functions "
-    "are called in float64, float32, bfloat16 and float16 (the properties of an operator say in "
-    "which), with gradients and without; others in the first two. "
+    "below 0, words up to 41 letters: what is wrong beyond these, or beyond the largest sizes "
+    "that are printed, is not seen. Each large size is tested alone and with others; of outputs "
+    "all are large together too, up to 145 tokens, 10 sequences of 34, 9 heads or beams of 8. "
+    "PyTorch functions are called in float64, float32, bfloat16 and float16 (the properties of an "
+    "operator say in which), with gradients and without; others in the first two. "
     "Arguments are passed by position, arrays as NumPy arrays, PyTorch tensors or JAX arrays, "
     "rates and other numbers as Python's: with arrays in float64 they must not be rounded to "
     "float32. Mappings are in any order. Arguments must not be changed, by a backward pass either, "

@@ -27,8 +27,8 @@ BEYOND = 257
 TOGETHER = {"B": 10, "num_heads": 9, "d_k": 65, "N_E": 17, "beam_size": 8, "images": 10}
 """The largest of some sizes where all sizes are large together."""
 
-WIDEST = 131
-"""The largest of the other sizes, but for lengths, where a gradient's are large together."""
+MOST, WIDEST = 10_001, 131
+"""The largest of other sizes than lengths: of single sequences; of batches and gradients."""
 
 EVEN_BATCH = 8
 """Size of a padded batch of whole tiles."""
@@ -184,8 +184,9 @@ def _all(of: Sizes, many: bool) -> Iterator[Pins]:
     With few cases each size at its largest, a batch of several tiles, and one of the real sizes.
     """
     yield from (of.tiled, of.few, of.even, *map(of.lengths, (BEYOND, ODD) if many else ()))
-    if many:
-        yield of.together(LONG + 1, max(of.most.values(), default=1))
+    if many:  # the oracle runs each sequence of a batch separately
+        most = (TILED + 1, WIDEST) if of.prop.is_batched else (LONG + 1, MOST)
+        yield of.together(*most)
     real = [*of.operator.sizes]
     if of.prop.is_batched:
         for flags in (of.off, of.on) if many else ():

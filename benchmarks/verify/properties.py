@@ -184,6 +184,16 @@ def broadcast(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: 
     assert_equals_oracle(candidate(*case, layout="broadcast"), oracle, case, limit)
 
 
+def defined(oracle: Function, cases: Iterable[Case]) -> list[Case]:
+    """Those cases that the oracle is defined on: there is no mean where all words are padding."""
+    found = []
+    for case in cases:
+        with suppress(Exception):
+            oracle(*case)
+            found.append(case)
+    return found
+
+
 def no_state(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Results do not depend on earlier calls with other arguments of the same shapes."""
     others = [reversed_arrays(case), *(mapped(case, f) for f in (half_in_the_middle, exchanged))]
@@ -191,6 +201,7 @@ def no_state(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: f
     every = max(1, -(-len(places) // FEW))
     for place in places[size(case) % every :: every]:  # another of these arrays alone
         others.append(replaced(case, {place: half_in_the_middle(get(case, place))}))
+    others = defined(oracle, others)
     before, *of_others, after = candidate.call_each([case, *others, case])
     results = ("plain", before), ("after others", after)
     assert_all_equal_oracle(results, oracle, case, limit)
@@ -221,7 +232,7 @@ def precision_state(
 
 def same_objects(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """New numbers in the same arrays give a new result: nothing is cached by identity."""
-    cases = case, reversed_arrays(case), other_values(case)
+    cases = case, *defined(oracle, (reversed_arrays(case), other_values(case)))
     modes = ("plain", "no_grad")
     calls = [candidate.call_each(cases, layout=m, reuse_arrays=True) for m in modes]
     for one, results in zip(cases, zip(*calls, strict=True), strict=True):
@@ -232,7 +243,7 @@ def same_lists(
     candidate: BaseCandidate, oracle: Function, case: Case, *, compare: Callable[..., None]
 ) -> None:
     """Other words in the same lists, or other numbers of the same model, give a new result."""
-    cases = case, reversed_arrays(case), other_values(case)
+    cases = case, *defined(oracle, (reversed_arrays(case), other_values(case)))
     results = [candidate(*one) for one in cases]
     again = candidate.call_each(cases, reuse_arrays=True)
     for one, result in zip(cases * 2, (*results, *again), strict=True):
