@@ -13,7 +13,15 @@ import pytest
 
 from benchmarks.cli.main import main
 from benchmarks.errors import InputError
-from benchmarks.verify import conformance, gradients, search, shrink, snippet, tolerances
+from benchmarks.verify import (
+    conformance,
+    gradients,
+    properties,
+    search,
+    shrink,
+    snippet,
+    tolerances,
+)
 from benchmarks.verify.attempt import Attempt, OracleError
 from benchmarks.verify.candidate import Candidate, CandidateError, load
 from benchmarks.verify.cases import NextLogProbs
@@ -351,3 +359,18 @@ def test_a_candidate_error_says_what_was_raised():
     with pytest.raises(CandidateError, match="raised ZeroDivisionError: division") as caught:
         Candidate(lambda x: 1 / x)(0)
     assert caught.value.kind == "raised ZeroDivisionError"
+
+
+def test_changed_cases_that_the_oracle_is_not_defined_on_are_left_out():
+    """Where all words have become padding there is no mean."""
+    operator = OPERATORS["cross_entropy"]
+    candidate = Candidate(right_torch.cross_entropy, "torch", arguments=operator.arguments)
+    undefined = 0
+    for seed in range(300):
+        case = operator.case(Draw(seed, padding=True))
+        changed = properties.reversed_arrays(case), properties.other_values(case)
+        if len(properties.defined(operator.oracle, changed)) < len(changed):
+            undefined += 1
+            properties.same_objects(candidate, operator.oracle, case, limit=1.0)
+            properties.no_state(candidate, operator.oracle, case, limit=1.0)
+    assert undefined
