@@ -210,9 +210,9 @@ def _graph(
 
 @contextmanager
 def _without_log() -> Iterator[None]:
-    """Silence the exporter, which logs missing packages and the traced code."""
+    """Silence the exporter, which logs missing packages, the traced code, and errors it handles."""
     disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)
     try:
         yield
     finally:
