@@ -78,7 +78,8 @@ RIGHT = f"""# Right candidates
 {{said}}: `python -m tests.mutants --right N --out FILE --table FILE`.
 
 A run is every property of the operator that the candidate's framework has, on {{of}}
-small cases each (half as many where a check repeats calls) and large ones, all of them beside 25 or more, by another seed.
+small cases each (half as many where a check repeats calls) and large ones, all of them beside 25
+or more, by another seed.
 Every operator has one in NumPy, and in PyTorch if it takes arrays: learning rates, searches and
 metrics take numbers, words and functions. Columns of dtypes are numbers of cases.
 {COLUMNS}"""
