@@ -147,7 +147,8 @@ def _claimed(arguments: argparse.Namespace) -> tuple[Operator, str]:
 def _verify(operator: Operator, candidate: Isolated, arguments: argparse.Namespace) -> int:
     usual, quick = conformance.EXAMPLES, conformance.QUICK_EXAMPLES
     examples = arguments.examples or (quick if arguments.quick else usual)
-    seconds = inf if arguments.examples else conformance.SECONDS
+    limit = conformance.QUICK_SECONDS if arguments.quick else conformance.SECONDS
+    seconds = inf if arguments.examples else limit
     from_seed = conformance.new_seed() if arguments.seed is None else arguments.seed
     quiet = arguments.json
     if not quiet:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from operator import is_
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,15 +13,22 @@ import numpy as np
 from benchmarks.errors import InputError
 from benchmarks.verify import gradients, properties
 from benchmarks.verify.candidate import BaseCandidate, CandidateError
-from benchmarks.verify.cases import Case, reversed_arrays, size
-from benchmarks.verify.derivatives import choose_directions, seed_of
+from benchmarks.verify.cases import Case, dtype_of, reversed_arrays, size
+from benchmarks.verify.derivatives import (
+    choose_directions,
+    chosen_directions,
+    differences,
+    directions,
+    seed_of,
+)
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators.operator import Operator, Property
-from benchmarks.verify.properties import Function
+from benchmarks.verify.oracle import Oracle, OracleError, in_dtype, in_float64
+from benchmarks.verify.properties import SMALL, Function
 from benchmarks.verify.tolerances import OutOfToleranceError
 
-CACHED = 4
-"""Number of results that ``Attempt.oracle`` caches."""
+DIFFERENTIATED = (gradients.gradient, gradients.gradient_in_regime, gradients.finite_in_float32)
+"""Checks that compare with central differences of cases of every size."""
 
 OF_ANOTHER = (gradients.gradient_after_other, properties.precision_state)
 """Checks that draw another case, by their argument ``another``."""
@@ -31,10 +38,6 @@ SAID = 2000
 
 FAR = 100.0
 """An error this many times its tolerance is no rounding error, and is not shrunk to one."""
-
-
-class OracleError(Exception):
-    """The oracle raised: a bug of this project, not of the candidate."""
 
 
 class Tested(NamedTuple):
@@ -80,36 +83,12 @@ class Failure:
         return size(self.case)
 
 
-class _Oracle:
-    """An operator's oracle, with a cache of the results of its first calls.
-
-    Attributes:
-        of: the oracle itself, by which ``tolerances`` keeps what does not change between attempts.
-    """
-
-    def __init__(self, operator: Operator) -> None:
-        self.operator, self.of = operator, operator.oracle
-        self._results: list[tuple[Any, Any]] = []
-
-    def __call__(self, *arguments: Any) -> Any:
-        for of, result in self._results:
-            if len(of) == len(arguments) and all(map(is_, of, arguments)):
-                return result
-        try:
-            result = self.of(*arguments)
-        except Exception as error:
-            raise OracleError(f"{self.operator.name}'s oracle raised {error!r}") from error
-        if len(self._results) < CACHED:
-            self._results.append((arguments, result))
-        return result
-
-
 @dataclass(frozen=True)
 class Attempt:
     """A test of a property of an operator on a candidate.
 
     Attributes:
-        restart: starts a fresh worker process.
+        worker: the candidate in its worker process, which ``candidate`` may adapt.
         failed: number of the candidate's properties that have failed before.
         secret: of the directions of gradients; the candidate must not know it.
         after_other: whether to call it with other numbers of the same shapes before each run.
@@ -120,7 +99,7 @@ class Attempt:
     prop: Property
     operator: Operator
     candidate: BaseCandidate
-    restart: Callable[[], None] = lambda: None
+    worker: BaseCandidate = field(default_factory=BaseCandidate)
     failed: int = 0
     secret: bytes = b""
     after_other: bool = False
@@ -134,8 +113,12 @@ class Attempt:
         return {**prop.settings, **(of if prop.check in OF_ANOTHER else {})}
 
     def oracle(self) -> Function:
-        """The operator's oracle, with a cache of the results of its first calls."""
-        return _Oracle(self.operator)
+        """The operator's oracle, with a cache."""
+        return Oracle(self.operator)
+
+    def trial(self, draw: Draw) -> Trial:
+        """The test of a draw's case."""
+        return Trial(self, draw)
 
     def sample(self, tested: Tested) -> Case:
         """The case of a test."""
@@ -187,6 +170,43 @@ class Attempt:
             message = f"{what}: {type(error).__name__}: {error}"
             return Failure(case, type(error).__name__, _beginning(message), draw)
         return None
+
+
+class Trial:
+    """A test of a draw's case, of which the worker process need not be awaited before it begins.
+
+    Attributes:
+        oracle: with what has been computed of the case.
+    """
+
+    def __init__(self, attempt: Attempt, draw: Draw) -> None:
+        self.attempt, self.draw, self.oracle = attempt, draw, attempt.oracle()
+
+    @cached_property
+    def case(self) -> Case:
+        """The case."""
+        return self.attempt.operator.sample_case(self.draw)
+
+    def run(self) -> Failure | None:
+        """``Attempt.run`` on the case."""
+        return self.attempt.run(self.case, self.draw, self.oracle)
+
+    def ahead(self) -> Iterator[None]:
+        """Compute, step by step, what the test needs of the case and its oracle.
+
+        What raises does so again in the test.
+        """
+        prop = self.attempt.prop
+        with suppress(Exception):
+            low = in_dtype(self.oracle, self.case, prop.settings.get("dtype", dtype_of(self.case)))
+            of = in_float64(self.oracle, low)
+            yield
+            self.oracle(*of)
+            yield
+            if prop.check in DIFFERENTIATED or ("by" in prop.settings and size(of) < SMALL):
+                with chosen_directions(seed_of(self.case, self.attempt.secret)):
+                    along = directions(self.oracle, of, prop.settings["by"])
+                    differences(self.oracle, of, along)
 
 
 def _beginning(message: str) -> str:

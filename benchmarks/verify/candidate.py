@@ -72,12 +72,14 @@ class BaseCandidate:
         once: how its first call of all differed from the same call later; empty if it did not.
         firsts: of the calls by which its framework was detected the name, itself and its answer.
         rejected: itself in other frameworks, whose arrays it refuses or was not written for.
+        meanwhile: steps of the test's own work, while a worker process works.
     """
 
     calls = 1
     once = ""
     firsts: tuple[tuple[str, Callable[[], Any], Any], ...] = ()
     rejected: tuple[BaseCandidate, ...] = ()
+    meanwhile: Iterator[object] = iter(())
     framework: str
     device: str
     source: Any
@@ -229,9 +231,7 @@ class Candidate(BaseCandidate):
         if hasattr(self.function, "_torchdynamo_orig_callable"):
             self.result_framework = "torch"  # torch.compile returns NumPy's arrays for NumPy's
         result = self._run(to_numpy, self._arrays, self._returned)
-        assert_unchanged(
-            [_argument_to_numpy(self._arrays, value) for value in self._given], case, keyword
-        )
+        assert_unchanged(self._after(self._given, case), case, keyword)
         if self._earlier.has_changed():
             raise CandidateError("wrote into the result of an earlier call", "state")
         self._assert_no_setting_is(changed or self._changed_outside())
@@ -274,6 +274,24 @@ class Candidate(BaseCandidate):
 
         return each_once(convert, case)
 
+    def _after(self, given: Sequence[Any], case: Sequence[Any]) -> list[Any]:
+        """The arguments after a call, as NumPy arrays.
+
+        Those still in the case's memory are the case's own: the test process, whose memory it is,
+        sees whether that has changed.
+        """
+
+        def now(value: Any, before: Any) -> Any:
+            if isinstance(value, Mapping) and isinstance(before, Mapping):
+                return {key: now(item, before.get(key)) for key, item in value.items()}
+            is_array = not self._copies and isinstance(before, np.ndarray)
+            if is_array and self._arrays.is_view(value, before):
+                return before
+            is_data = isinstance(value, Mapping) or hasattr(value, "dtype")
+            return to_numpy(self._arrays, value) if is_data else value
+
+        return list(map(now, given, case))
+
     def _content(self, result: Any) -> bytes:
         """A result as bytes; empty if it cannot be sent."""
         with suppress(CandidateError, TypeError):
@@ -302,8 +320,7 @@ class Candidate(BaseCandidate):
         found, changed = self._run(self._watched, call, "plain")
         for case, values in ((arguments, given), (then, also)):
             if case is not None and values is not None:
-                after = [_argument_to_numpy(self._arrays, value) for value in values]
-                assert_unchanged(after, case, keyword)
+                assert_unchanged(self._after(values, case), case, keyword)
         self._assert_no_setting_is(changed or self._changed_outside())
         return [*found]
 
@@ -397,7 +414,7 @@ class Candidate(BaseCandidate):
                 self._poison(list(value))
             elif hasattr(value, "dtype"):
                 with suppress(Exception), np.errstate(all="ignore"):
-                    self._arrays.refill(value, np.array(np.nan))
+                    self._arrays.poison(value)
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
@@ -419,12 +436,6 @@ def _arrays_of(value: Any) -> Iterator[Any]:
             yield from _arrays_of(item)
     elif hasattr(value, "dtype") and not isinstance(value, np.generic):
         yield value
-
-
-def _argument_to_numpy(arrays: Any, value: Any) -> Any:
-    """An argument after a call, as NumPy arrays."""
-    is_data = isinstance(value, Mapping) or hasattr(value, "dtype")
-    return to_numpy(arrays, value) if is_data else value
 
 
 def assert_unchanged(after: Sequence[Any], before: Sequence[Any], keyword: str) -> None:

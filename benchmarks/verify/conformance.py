@@ -44,8 +44,9 @@ EXAMPLES, QUICK_EXAMPLES = 100, 4
 PROJECT_EXAMPLES, PROJECT_QUICK_EXAMPLES = 30, 6
 """The same for this project's implementations."""
 
-SECONDS = 6.0
-"""Time for the small cases of all properties of a candidate: fewer cases on a slow machine."""
+SECONDS, QUICK_SECONDS = 5.0, 1.0
+"""Time for the small cases of all properties of a candidate: fewer cases on a slow machine. The
+second with ``--quick``."""
 
 PATIENCE = 8.0
 """Time after the first failure in which other properties are tested."""
@@ -227,7 +228,7 @@ def _verdict(
     elif _needs_limit(prop):
         limit = _limit(operator, _lower(prop.dtype))
         prop = replace(prop, settings={**prop.settings, "limit": limit})
-    attempt = Attempt(prop, of, calls, candidate.restart, failed, secret)
+    attempt = Attempt(prop, of, calls, candidate, failed, secret)
     for again in range(TRIES):  # of few cases none may be decidable
         failure, tried, sizes, worst, bound = search(attempt, cases(prop, of, again=again), tested)
         if tried:

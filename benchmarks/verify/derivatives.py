@@ -9,7 +9,6 @@ import pickle
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from hashlib import blake2b
 from typing import Any
 from zlib import crc32
@@ -17,6 +16,7 @@ from zlib import crc32
 import numpy as np
 
 from benchmarks.verify.cases import Case, Place, argument, float_arrays, get, replaced
+from benchmarks.verify.oracle import once
 from benchmarks.verify.properties import Function, UndecidedError
 from benchmarks.verify.tolerances import DIFFERENCES, OutOfToleranceError, scale
 from reference.primitives import Array
@@ -43,6 +43,17 @@ def choose_directions(seed: int) -> None:
     _seed = seed
 
 
+@contextmanager
+def chosen_directions(seed: int) -> Iterator[None]:
+    """``choose_directions``, within."""
+    before = _seed
+    choose_directions(seed)
+    try:
+        yield
+    finally:
+        choose_directions(before)
+
+
 def seed_of(case: Case, secret: bytes) -> int:
     """A seed for ``choose_directions``, another for each case."""
     return int.from_bytes(blake2b(pickle.dumps(case), key=secret, digest_size=8).digest())
@@ -56,15 +67,20 @@ def output_weights(shape: tuple[int, ...]) -> Array:
 
 def directions(oracle: Function, case: Case, by: Sequence[int]) -> Directions:
     """Random directions of the arrays of arguments ``by``, others for each output."""
-    random = np.random.default_rng([_seed, crc32(np.asarray(oracle(*case)).tobytes())])
 
-    def direction(array: Array) -> Array:
-        # in 16 bits, so that a step along it from numbers in the thousands is exact
-        bits = random.integers(2**15, 2**16, array.shape) / 2**16
-        tiny = 2.0 ** np.round(np.log2(scale(array))) if scale(array) < TINY else 1.0
-        return tiny * random.choice((-1.0, 1.0), array.shape) * bits
+    def chosen() -> Directions:
+        random = np.random.default_rng([_seed, crc32(np.asarray(oracle(*case)).tobytes())])
+        return {at: _direction(get(case, at), random) for at in float_arrays(case) if at[0] in by}
 
-    return {place: direction(get(case, place)) for place in float_arrays(case) if place[0] in by}
+    found: Directions = once(oracle, ("directions", _seed, *by), case, chosen)
+    return found
+
+
+def _direction(array: Array, random: np.random.Generator) -> Array:
+    # in 16 bits, so that a step along it from numbers in the thousands is exact
+    bits = random.integers(2**15, 2**16, array.shape) / 2**16
+    tiny = 2.0 ** np.round(np.log2(scale(array))) if scale(array) < TINY else 1.0
+    return tiny * random.choice((-1.0, 1.0), array.shape) * bits
 
 
 def differences(
@@ -78,11 +94,21 @@ def differences(
     Raises:
         UndecidedError: a kink of ReLU is too near.
     """
-    return slope(partial(moved, oracle, case, along), upstream)
+    objects = *case, *along.values()
+
+    def outputs(step: float) -> Array:
+        found: Array = once(
+            oracle, ("moved", step), objects, lambda: moved(oracle, case, along, step)
+        )
+        return found
+
+    return slope(outputs, upstream)
 
 
 def moved(oracle: Function, case: Case, along: Directions, step: float) -> Array:
     """The output with each array moved by ``step`` times its direction."""
+    if not step:
+        return np.asarray(oracle(*case))
     arrays = {place: get(case, place) + step * to for place, to in along.items()}
     return np.asarray(oracle(*replaced(case, arrays)))
 

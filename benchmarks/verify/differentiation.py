@@ -18,7 +18,6 @@ from benchmarks.verify.cases import (
     float_arrays,
     get,
     mapped,
-    rounded,
     size,
 )
 from benchmarks.verify.derivatives import (
@@ -30,6 +29,7 @@ from benchmarks.verify.derivatives import (
     output_weights,
     total,
 )
+from benchmarks.verify.oracle import in_float64
 from benchmarks.verify.properties import (
     SMALL,
     Function,
@@ -75,7 +75,7 @@ class Gradients:
 
     def upstream(self, case: Case) -> Array:
         """The ``output_weights`` of a case."""
-        return output_weights(np.shape(self.oracle(*rounded(case, "float64"))))
+        return output_weights(np.shape(self.oracle(*in_float64(self.oracle, case))))
 
     def __call__(
         self,
@@ -127,13 +127,13 @@ class Gradients:
         Raises:
             UndecidedError: these are not accurate there.
         """
-        dtype, exact = dtype_of(case), rounded(case, "float64")
-        along = directions(self.oracle, exact, self.by)
+        dtype, of = dtype_of(case), in_float64(self.oracle, case)
+        along = directions(self.oracle, of, self.by)
         assert_finite_gradient(arrays, list(along), self.oracle, case, self.uses)
-        expected = self.uses * differences(self.oracle, exact, along, upstream)
+        expected = self.uses * differences(self.oracle, of, along, upstream)
         # in float32, a derivative whose terms cancel has the rounding errors of these terms
-        least = least if dtype == "float64" else max(least, scale(self.oracle(*exact)))
-        named = entry_named(arrays, self.oracle, exact, along, self.uses, upstream)
+        least = least if dtype == "float64" else max(least, scale(self.oracle(*of)))
+        named = entry_named(arrays, self.oracle, of, along, self.uses, upstream)
         with named, self.decidable(case, along):
             assert_derivative(total(arrays, along), expected, "gradient", dtype, least)
 
@@ -171,9 +171,9 @@ class Gradients:
         try:
             yield
         except OutOfToleranceError as failure:
-            exact, dtype = rounded(case, "float64"), dtype_of(case)
+            of, dtype = in_float64(self.oracle, case), dtype_of(case)
             if along or is_smooth:
-                differences(self.oracle, exact, along or directions(self.oracle, exact, self.by))
+                differences(self.oracle, of, along or directions(self.oracle, of, self.by))
             if along and dtype == "float64":
                 raise
 
@@ -184,16 +184,16 @@ class Gradients:
                 return np.array(total(arrays, along)) if along else flat(arrays)
 
             relative = DIFFERENCES if dtype == "float64" else FLOAT32_GRADIENT
-            upstream, unit = self.upstream(exact), UNITS[dtype]
+            upstream, unit = self.upstream(of), UNITS[dtype]
             with suppress(OutOfToleranceError):  # wrong there too: rounding explains nothing
-                plain, random = measured(exact, upstream), np.random.default_rng(0)
-                if error(measured(exact, upstream), plain) > float64_bound(plain):
+                plain, random = measured(of, upstream), np.random.default_rng(0)
+                if error(measured(of, upstream), plain) > float64_bound(plain):
                     raise failure  # another gradient at every call is no rounding error
                 for _ in range(CHANGES):
                     signs = random.choice((-1.0, 1.0), upstream.shape)
-                    terms = relative * scale(measured(exact, upstream * signs))
+                    terms = relative * scale(measured(of, upstream * signs))
                     moved = mapped(
-                        exact,  # as an array: NumPy's product of arrays of no axis is a scalar
+                        of,  # as an array: NumPy's product of arrays of no axis is a scalar
                         lambda a: np.asarray(a * random.uniform(1 - unit, 1 + unit, a.shape)),
                     )
                     change = LITERAL_FACTOR * error(measured(moved, upstream), plain)
@@ -226,8 +226,8 @@ def assert_finite_gradient(
         try:
             assert_finite(array, f"gradient by {argument(place)}")
         except AssertionError as failure:
-            exact, entry = rounded(case, "float64"), int(np.argmin(np.isfinite(array)))
-            expected = uses * derivative(oracle, exact, place, entry)
+            entry = int(np.argmin(np.isfinite(array)))
+            expected = uses * derivative(oracle, in_float64(oracle, case), place, entry)
             raise AssertionError(f"{failure}, expected {expected:.6g}") from None
 
 
@@ -264,8 +264,7 @@ def assert_gradients(
         failure = of_worst
         if np.isfinite(failure.error):
             entry = int(np.argmax(np.abs(actual[worst] - wanted[worst])))
-            exact = rounded(case, "float64")
-            of_oracle = derivative(oracle, exact, worst, entry, upstream)
+            of_oracle = derivative(oracle, in_float64(oracle, case), worst, entry, upstream)
             both = str(failure).replace(", expected ", ", but otherwise ")
             failure.args = (f"{both}; the oracle's is {of_oracle:.6g}",)
     raise failure

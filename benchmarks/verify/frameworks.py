@@ -76,7 +76,13 @@ class NumPy:
                 given = given[..., ::2] if layout == "strided" else given[..., d:]
             given[...] = array
             return given
-        return np.array(array) if copy else array
+        return np.array(array) if copy else array.view()
+
+    def is_view(self, value: Any, array: Any) -> bool:
+        """Whether an array, converted without a copy, still has all of a NumPy array's memory."""
+        if type(value) is not np.ndarray or value.dtype != array.dtype:
+            return False
+        return bool(value.__array_interface__ == array.__array_interface__)
 
     def to_numpy(self, value: Any) -> Any:
         """Convert the framework's array to a new NumPy array; 16-bit floats become float32."""
@@ -92,6 +98,10 @@ class NumPy:
     def refill(self, given: Any, array: Any) -> None:
         """Write ``array`` into a converted array."""
         given[...] = array
+
+    def poison(self, given: Any) -> None:
+        """Write NaN into a converted array."""
+        given[...] = np.nan
 
     def gradient(
         self,
@@ -137,6 +147,7 @@ class Torch(NumPy):
 
     def __init__(self, device: str = "cpu") -> None:
         self.torch, self.device = torch_originals(), device
+        self._dtypes: dict[Any, Any] = {}
         if device.startswith("cuda"):  # float32 is float32, in cuDNN too
             self.torch.backends.cudnn.allow_tf32 = False
         try:
@@ -144,6 +155,7 @@ class Torch(NumPy):
         except (RuntimeError, AssertionError) as error:
             reason = str(error).partition("\n")[0]
             raise InputError(f"device {device!r}: PyTorch cannot use it: {reason}") from error
+        self._nan = self.from_numpy(np.array(np.nan))
 
     def from_numpy(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
         torch, layout = self.torch, layout.partition(" ")[0]
@@ -171,6 +183,19 @@ class Torch(NumPy):
             return tensor.permute(axes).contiguous().permute(axes)
         return tensor
 
+    def is_view(self, value: Any, array: Any) -> bool:
+        if type(value) is not self.torch.Tensor or not array.flags.c_contiguous:
+            return False
+        methods, dtype = self.torch.methods, array.dtype
+        if dtype not in self._dtypes:
+            self._dtypes[dtype] = self.from_numpy(array).dtype
+        return bool(
+            methods.data_ptr(value) == array.__array_interface__["data"][0]
+            and methods.shape.__get__(value) == array.shape
+            and methods.is_contiguous(value)
+            and methods.dtype.__get__(value) == self._dtypes[dtype]
+        )
+
     def to_numpy(self, value: Any) -> Any:
         torch, methods = self.torch, self.torch.methods
         if type(value) not in (torch.Tensor, torch.Parameter):
@@ -190,6 +215,9 @@ class Torch(NumPy):
 
     def refill(self, given: Any, array: Any) -> None:
         given.data.copy_(self.from_numpy(array))  # also changes its views
+
+    def poison(self, given: Any) -> None:
+        given.data.copy_(self._nan)
 
     def gradient(
         self,
@@ -249,7 +277,8 @@ class Torch(NumPy):
         if not self.torch.equal(upstream, as_given):
             raise ValueError("the backward pass changed the upstream gradient in place")
         for place, leaf in zip(places, leaves, strict=True):
-            if not same(self.to_numpy(get(case, place)), self.to_numpy(leaf)):
+            value = get(case, place)
+            if value is not leaf and not same(self.to_numpy(value), self.to_numpy(leaf)):
                 raise ValueError("the backward pass changed an argument in place")
         passes = [*gradients, *again] if uses > 1 else gradients
         return [*passes, [*(to_numpy(self, result) for result in results), *before]]
@@ -418,6 +447,8 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
 
 def same(now: Any, before: Any) -> bool:
     """Whether an argument is what it was: NaN is equal to NaN."""
+    if now is before:
+        return True
     if isinstance(before, Mapping):
         keys = isinstance(now, Mapping) and list(now) == [str(key) for key in before]
         return keys and all(same(now[str(key)], value) for key, value in before.items())

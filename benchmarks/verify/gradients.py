@@ -16,7 +16,7 @@ from zlib import crc32
 import numpy as np
 
 from benchmarks.verify.candidate import BaseCandidate
-from benchmarks.verify.cases import Case, get, replaced, reversed_arrays, rounded, size
+from benchmarks.verify.cases import Case, get, replaced, reversed_arrays, size
 from benchmarks.verify.derivatives import (
     differences,
     directions,
@@ -33,6 +33,7 @@ from benchmarks.verify.differentiation import (
 )
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.frameworks import REFILLED
+from benchmarks.verify.oracle import in_dtype, in_float64
 from benchmarks.verify.properties import (
     FEW,
     SMALL,
@@ -237,7 +238,7 @@ def finite_in_float32(
     limit: float | None,
 ) -> None:
     """In float32 the output and the gradient are finite, and not far from the oracle's."""
-    of, exact = Gradients(candidate, oracle, by, limit), rounded(case, "float64")
+    of, exact = Gradients(candidate, oracle, by, limit), in_float64(oracle, case)
     arrays, (output,) = candidate.gradient(case, of.upstream(case), of.places(case))
     assert_finite_gradient(arrays, of.places(case), oracle, case)
     assert_finite(output, "output")
@@ -303,8 +304,8 @@ def gradient_float32(
     limit: float | None,
 ) -> None:
     """The gradient in float32 equals that in float64."""
-    low = rounded(case, dtype)
-    exact = rounded(low, "float64")
+    low = in_dtype(oracle, case, dtype)
+    exact = in_float64(oracle, low)
     of = Gradients(candidate, oracle, by, limit)
     found, expected, places = of.flat(low), flat(of.plain(exact)), of.places(low)
     assert_finite(found, "gradient")

@@ -33,6 +33,7 @@ from benchmarks.verify.cases import (
 )
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.frameworks import INFERENCE, ROWS, VIEWS
+from benchmarks.verify.oracle import in_float64
 from benchmarks.verify.precision import case_limit
 from benchmarks.verify.tolerances import (
     OutOfToleranceError,
@@ -67,20 +68,20 @@ def assert_equals_oracle(result: Any, oracle: Function, case: Case, limit: float
     Raises:
         UndecidedError: the case is on a jump in that precision.
     """
-    dtype, exact = dtype_of(case), rounded(case, "float64")
+    dtype, of = dtype_of(case), in_float64(oracle, case)
     try:
-        assert_conforms(result, oracle, exact, dtype, limit if dtype != "float64" else 1.0)
+        assert_conforms(result, oracle, of, dtype, limit if dtype != "float64" else 1.0)
     except OutOfToleranceError as failure:
         if dtype == "float64" or not np.isfinite(failure.error):
             raise
-        of_this = case_limit(oracle, exact, dtype)
+        of_this = case_limit(oracle, of, dtype)
         if of_this is None:
-            if failure.error > JUMP * largest_nearby(oracle, exact, dtype):
+            if failure.error > JUMP * largest_nearby(oracle, of, dtype):
                 raise
             raise UndecidedError from None
         if of_this <= limit:
             raise
-        assert_conforms(result, oracle, exact, dtype, of_this)
+        assert_conforms(result, oracle, of, dtype, of_this)
 
 
 def assert_all_equal_oracle(

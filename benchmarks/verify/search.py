@@ -27,8 +27,8 @@ from benchmarks.verify.properties import Function
 from benchmarks.verify.shrink import shrink
 from benchmarks.verify.tolerances import recorded
 
-LEAST = 5
-"""Number of small cases, however long they take."""
+LEAST, QUICK_LEAST = 5, 2
+"""Number of small cases, however long they take; the second if there are less than ``MANY``."""
 
 MANY = 25
 """Minimum number of small cases for several large ones."""
@@ -97,8 +97,9 @@ def draws(
     """The draws of a property's cases: small ones, then large ones; other small ones ``again``.
 
     Of the small ones half as many for checks that repeat calls, a quarter if of padded batches;
-    none if all are large. After the time ``until`` no more than ``LEAST``. Without ``large``, for
-    parts of a batch, those with most of the large sizes have ``BATCHES`` of small sizes.
+    none if all are large. After the time ``until`` no more than the least number, or these parts.
+    Without ``large``, for parts of a batch, those with most of the large sizes have ``BATCHES`` of
+    small sizes.
     """
     seeds = np.random.default_rng([seed + again, *prop.name.encode()])
 
@@ -106,8 +107,9 @@ def draws(
         return Draw(int(seeds.integers(2**63)), **{**prop.pins, **pins})
 
     many = examples >= MANY
+    least = LEAST if many else QUICK_LEAST
     if prop.check in REPEATING or "uses" in prop.settings:
-        examples = -(-examples // (4 if prop.is_batched else 2))
+        examples, least = (-(-x // (4 if prop.is_batched else 2)) for x in (examples, least))
     if prop.large == "all":
         small = [draw({}) for _ in range(NAMED)]
         for one in small:
@@ -124,7 +126,7 @@ def draws(
         if prop.name in STARTED and not again:
             small.insert(1, Draw(STARTING))
         for i, one in enumerate(small):
-            if i >= LEAST and time.monotonic() > until:
+            if i >= least and time.monotonic() > until:
                 break
             yield one
     if large:
@@ -184,9 +186,14 @@ def _first(
     """
     first: Failure | None = None
     tried, sizes = 0, dict[str, int]()
-    for draw in chosen:
+    trials = map(attempt.trial, chosen)
+    following = next(trials, None)
+    while (trial := following) is not None:
+        draw, following = trial.draw, next(trials, None)
+        # while the worker works on a case, the next one is prepared
+        attempt.worker.meanwhile = following.ahead() if following else iter(())
         try:
-            failure = attempt.run(attempt.operator.sample_case(draw), draw)
+            failure = trial.run()
         except properties.UndecidedError:
             continue
         except InputError:
@@ -202,6 +209,7 @@ def _first(
             if failure.conclusive:
                 break
         tested.append(Tested(attempt.prop, draw))
+    attempt.worker.meanwhile = iter(())
     return tried, sizes, first
 
 
@@ -307,7 +315,7 @@ def _earlier(attempt: Attempt, first: Failure, tested: Sequence[Tested]) -> tupl
     def fails_after(tests: Sequence[Tested]) -> bool:
         if time.monotonic() > end:
             return False
-        attempt.restart()
+        attempt.worker.restart()
         for one in tests:
             if time.monotonic() > end:
                 return False
@@ -344,7 +352,7 @@ def _repeated(attempt: Attempt, case: Case, to_the_end: bool = False) -> tuple[i
 
     If the first call fails there are no others, unless ``to_the_end``.
     """
-    attempt.restart()
+    attempt.worker.restart()
     oracle = attempt.oracle()
     at, found = 0, Failure(case, "", "")
     for call in range(1, REPEATS + 1):

@@ -31,10 +31,8 @@ class Shared:
         self._pickled = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
         parts = [buffer.raw() for buffer in buffers]
         self._sizes = [part.nbytes for part in parts]
-        *starts, total = _places(self._sizes)
-        self._content = bytearray(total)
-        for start, part in zip(starts, parts, strict=True):
-            self._content[start : start + part.nbytes] = part
+        aligned = ((part, bytes(-part.nbytes % ALIGNMENT)) for part in parts)
+        self._content = b"".join(itertools.chain.from_iterable(aligned))
         os.pwrite(self.descriptor, self._content, 0)
         self.data = pickle.dumps((self._pickled, self._sizes))
 
