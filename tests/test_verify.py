@@ -154,6 +154,8 @@ def test_the_case_of_every_property_fails_where_it_is_pasted(module, name, longe
         ("raise SystemExit(3)", "raised SystemExit: 3"),
         ("raise GeneratorExit", "raised GeneratorExit"),
         ("X += 1; return X", "changed its argument 1 in place"),
+        ("X.shape = 1, *X.shape; return X", "changed its argument 1 in place"),
+        ("Y = X * 1; X.dtype = 'i8'; return Y", "changed its argument 1 in place"),
         ("parameters.pop('bias'); return X", "changed its argument 2, 'bias', in place"),
         ("return (row for row in X)", "returned a generator, expected an array"),
         ("yield X", "returned a generator, expected an array"),

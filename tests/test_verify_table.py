@@ -125,6 +125,11 @@ def test_autograd_and_differences_agree_on_a_known_derivative():
     tolerances.assert_close(derivative(square, np.square, case, along), expected)
     with pytest.raises(properties.UndecidedError):
         derivatives.differences(lambda x: np.maximum(x, 0), (np.array([0.0, 1.0, 1.0]),), along)
+    for nearby in (2.0**-21, -(2.0**-21)):  # on either side of the point
+        of = np.array([nearby, 1.0, 1.0])
+        found = derivatives.differences(lambda x: np.maximum(x, 0), (of,), along)
+        terms = derivatives.output_weights((3,)) * along[0, None] * (of > 0)
+        tolerances.assert_derivative(found, terms.sum(), "beside a kink")
     flat = Candidate(lambda x: (x * 0) + 1, "torch")
     assert derivative(flat, np.ones_like, case, along) == 0
 

@@ -136,6 +136,9 @@ def derivative(
 STEPS = (2.0**-19, 2.0**-15, 2.0**-11)
 """Of difference quotients; the next one where rounding errors exceed a small derivative."""
 
+NEAREST = 2.0**-23
+"""The step where a kink is near: among many numbers one often is."""
+
 
 def slope(moved: Callable[[float], Array], upstream: Array | None = None) -> float:
     """The derivative at 0 of the weighted sum of the output ``moved`` by a step.
@@ -151,8 +154,9 @@ def slope(moved: Callable[[float], Array], upstream: Array | None = None) -> flo
         sums.append(float(np.abs(terms).sum()))
         return float(terms.sum())
 
-    here = weighted(output)
-    for half in STEPS:
+    here, steps = weighted(output), [*STEPS[::-1]]
+    while steps:
+        half = steps.pop()
         full = 2 * half
         near, far = ([weighted(moved(step)), weighted(moved(-step))] for step in (half, full))
         found, coarse = (near[0] - near[1]) / (2 * half), (far[0] - far[1]) / (2 * full)
@@ -164,7 +168,7 @@ def slope(moved: Callable[[float], Array], upstream: Array | None = None) -> flo
         if off <= DIFFERENCES / 10 * scale(found):
             return found
         if off > 1024 * rounding:  # a kink; a long sum has many roundings
-            break
+            steps = [NEAREST] if half == STEPS[0] else []
     raise UndecidedError
 
 

@@ -303,8 +303,9 @@ class Isolated(BaseCandidate):
         try:
             connection.settimeout(self.limits.seconds)
             wire.send(connection, self._number, self._request.data, self._request.descriptor)
-            while not _has_answered(connection) and next(self.meanwhile, self) is not self:
-                pass
+            while time.monotonic() < deadline and not _has_answered(connection):
+                if next(self.meanwhile, self) is self:
+                    break
             if time.monotonic() > deadline and _has_answered(connection):
                 deadline = time.monotonic() + ANSWERED
             number, data = wire.receive(connection, deadline)
