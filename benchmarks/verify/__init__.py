@@ -5,8 +5,9 @@
    (``frameworks``), and must not change global ``settings``.
 2. ``conformance.conformance_test`` tests the operator's properties (``operators``) in turn.
 3. ``search`` tests a property on random cases (``draw``): a check (``properties``, ``gradients``)
-   compares with the oracle within a tolerance (``tolerances``, ``precision``), and gradients with
-   its differences (``differentiation``). A failing case is shrunk.
+   compares with the ``oracle`` within a tolerance (``tolerances``, ``precision``), and gradients
+   with its differences (``differentiation``). While the worker works, the next case and the
+   oracle's answer to it are computed (``attempt``). A failing case is shrunk.
 4. ``snippet`` writes that case as lines to paste into a test.
 
 ``project`` has this project's implementations as candidates, ``table`` their verdicts.
