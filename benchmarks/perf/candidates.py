@@ -35,7 +35,7 @@ from benchmarks.perf.targets import amounts
 from benchmarks.perf.timing import Budget, Measurement, measure
 from benchmarks.statistics import Estimate, median
 from benchmarks.verify import conformance, detection
-from benchmarks.verify.candidate import Candidate, CandidateError, all_valid
+from benchmarks.verify.candidate import Candidate, CandidateError
 from benchmarks.verify.cases import (
     Case,
     Place,
@@ -47,6 +47,7 @@ from benchmarks.verify.cases import (
 )
 from benchmarks.verify.derivatives import output_weights
 from benchmarks.verify.draw import Draw
+from benchmarks.verify.loading import all_valid
 from benchmarks.verify.operators import Operator
 from benchmarks.verify.process import Isolated
 from benchmarks.verify.project import implementations

@@ -6,18 +6,18 @@ worker process. Nothing here imports the oracle.
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from errno import EFBIG
 from functools import partial
 from itertools import product
+from operator import is_
 from typing import Any
 
 from benchmarks.verify import wire
-from benchmarks.verify.cases import MODELS, Place, each_once
-from benchmarks.verify.earlier import EarlierResults
+from benchmarks.verify.cases import MODELS, Place, each_once, objects
+from benchmarks.verify.earlier import COMPARED_BYTES, Arguments, EarlierResults
 from benchmarks.verify.frameworks import (
     FRAMEWORKS,
     NUMBERS,
@@ -28,13 +28,9 @@ from benchmarks.verify.frameworks import (
     same,
     to_numpy,
 )
-from benchmarks.verify.loading import importable, loaded
+from benchmarks.verify.loading import importable, loaded, padding_argument
 from benchmarks.verify.originals import np
 from benchmarks.verify.settings import settings_reader
-
-PADDING = ("mask", "lengths")
-"""Arguments that mark the valid rows of a padded batch: (B, L) booleans, or lengths (B,)."""
-
 
 TIME_LIMIT, MEMORY_LIMIT, FILE_LIMIT = "time limit", "memory limit", "limit of what it may print"
 LIMITS = (TIME_LIMIT, MEMORY_LIMIT, FILE_LIMIT)
@@ -217,11 +213,13 @@ class Candidate(BaseCandidate):
         last = self._returned
         if last is not None and not self._share_memory(last, self._given):
             self._earlier.add(last)
+        if not reuse and sum(map(_bytes, self._given)) < COMPARED_BYTES:
+            self._earlier.add(Arguments(self._given))
         if reuse:
             self._refill(self._given, case)
         else:
             self._given = self._converted(case, layout)
-        call = partial(self.invoke, self._given, keyword)
+        call, parts = partial(self.invoke, self._given, keyword), [*map(objects, self._given)]
         self._returned, changed = self._run(self._watched, call, layout)
         # a result that is an argument is in the same memory if the arguments are
         is_argument = reuse and self._share_memory(last, self._given)
@@ -232,8 +230,10 @@ class Candidate(BaseCandidate):
             self.result_framework = "torch"  # torch.compile returns NumPy's arrays for NumPy's
         result = self._run(to_numpy, self._arrays, self._returned)
         assert_unchanged(self._after(self._given, case), case, keyword)
-        if self._earlier.has_changed():
-            raise CandidateError("wrote into the result of an earlier call", "state")
+        assert_same_objects(self._given, parts, keyword)
+        if (of := self._earlier.changed()) is not None:
+            what = "an argument" if isinstance(of, Arguments) else "the result"
+            raise CandidateError(f"wrote into {what} of an earlier call", "state")
         self._assert_no_setting_is(changed or self._changed_outside())
         return result
 
@@ -287,16 +287,24 @@ class Candidate(BaseCandidate):
             is_array = not self._copies and isinstance(before, np.ndarray)
             if is_array and self._arrays.is_view(value, before):
                 return before
-            is_data = isinstance(value, Mapping) or hasattr(value, "dtype")
-            return to_numpy(self._arrays, value) if is_data else value
+            return value if isinstance(value, MODELS) else self._argument(value)
 
         return list(map(now, given, case))
 
     def _content(self, result: Any) -> bytes:
-        """A result as bytes; empty if it cannot be sent."""
+        """A result, or arguments, as bytes; empty if it cannot be sent."""
         with suppress(CandidateError, TypeError):
+            if isinstance(result, Arguments):
+                return wire.dump([self._argument(value) for value in result])
             return wire.dump(self._run(to_numpy, self._arrays, result))
         return b""
+
+    def _argument(self, value: Any) -> Any:
+        """An argument after a call, as NumPy arrays; lists as they are."""
+        if isinstance(value, MODELS):
+            return value.table
+        is_data = isinstance(value, Mapping) or hasattr(value, "dtype")
+        return to_numpy(self._arrays, value) if is_data else value
 
     def _share_memory(self, one: Any, other: Any) -> bool:
         """Whether an array of a result is in the memory of one of another result."""
@@ -316,11 +324,13 @@ class Candidate(BaseCandidate):
         self._assert_no_setting_is(self._changed_outside())
         given = self._converted(arguments, layout)
         also = None if then is None else self._converted(then, layout)
+        parts = [*map(objects, given)]
         call = partial(self._backward, given, keyword, places, weights, uses, layout, also)
         found, changed = self._run(self._watched, call, "plain")
         for case, values in ((arguments, given), (then, also)):
             if case is not None and values is not None:
                 assert_unchanged(self._after(values, case), case, keyword)
+        assert_same_objects(given, parts, keyword)
         self._assert_no_setting_is(changed or self._changed_outside())
         return [*found]
 
@@ -449,6 +459,24 @@ def assert_unchanged(after: Sequence[Any], before: Sequence[Any], keyword: str) 
             raise CandidateError(f"changed its argument {which} in place", "in place")
 
 
+def assert_same_objects(
+    given: Sequence[Any], before: Sequence[Sequence[Any]], keyword: str
+) -> None:
+    """Raise CandidateError if an argument is made up of others than ``before``, though equal."""
+    for where, (value, parts) in enumerate(zip(given, before, strict=True), 1):
+        now = objects(value)
+        if len(now) != len(parts) or not all(map(is_, now, parts)):
+            which = keyword if keyword and where == len(before) else where
+            raise CandidateError(f"replaced a part of its argument {which} in place", "in place")
+
+
+def _bytes(value: Any) -> int:
+    """The size of an argument, in bytes; of a list 64 for each item."""
+    return sum(
+        64 * len(x) if isinstance(x, list) else getattr(x, "nbytes", 0) for x in objects(value)
+    )
+
+
 def load(
     where: str,
     framework: str = "numpy",
@@ -463,30 +491,3 @@ def load(
     """
     function, folder = loaded(where, folder)
     return Candidate(function, framework, device, folder, copies=copies)
-
-
-def all_valid(name: str, batch: int, rows: int) -> Any:
-    """The value of a ``PADDING`` argument for a batch without padding."""
-    mask = np.ones((batch, rows), np.bool_)
-    return mask if name == "mask" else mask.sum(1)
-
-
-def padding_argument(function: Callable[..., Any], arguments: Sequence[str]) -> str:
-    """The function's argument of ``PADDING`` if it takes padded batches, else an empty string.
-
-    ``arguments`` are positional; the function may name them differently.
-
-    Raises:
-        TypeError: it cannot be called with ``arguments``.
-    """
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a builtin without a signature cannot be checked
-        return ""
-    others = signature.parameters.keys() - {*arguments}
-    name = next((name for name in PADDING if name in others), "")
-    try:
-        signature.bind(*arguments, **({name: None} if name else {}))
-    except TypeError:
-        raise TypeError(f"takes {signature}, expected ({', '.join(arguments)})") from None
-    return name

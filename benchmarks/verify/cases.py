@@ -78,6 +78,15 @@ def each_once(function: Callable[[Any], Any], values: Sequence[Any]) -> list[Any
     return [found[id(value)] for value in values]
 
 
+def objects(value: Any) -> list[Any]:
+    """An argument's mappings, lists and arrays, of which it may be made up of several."""
+    if isinstance(value, Mapping):
+        return [value, *(each for item in value.values() for each in objects(item))]
+    if isinstance(value, list):
+        return [value, *(each for item in value for each in objects(item))]
+    return [value] if hasattr(value, "dtype") else []
+
+
 def float_arrays(case: Sequence[Any]) -> list[Place]:
     """The places of the floating point arrays of a case."""
     places: list[Place] = []

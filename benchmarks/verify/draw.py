@@ -11,7 +11,7 @@ lambda and other options are numbers that float32 would round, such as multiples
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from math import log2
 from typing import Any
@@ -107,18 +107,22 @@ class Draw:
         for few in range(1, min(len(large), 3)):
             for kept in map(set, combinations(large, few)):
                 yield {name: x for name, x in every.items() if name not in {*large} - kept}
-        for name in (*sizes, *(name for name in self.chosen if name not in sizes)):
+        # bisection finds the smallest failing sizes in few steps, small cases first; each size is
+        # halved before one is changed by less
+        gaps = {
+            name: [self.chosen[name] - self.options[name][0] >> k for k in range(20)]
+            for name in sizes
+        }
+        for name in sizes:
+            smaller = sorted({0, *gaps[name]} - {gaps[name][0]})
+            yield from ({**every, name: self.options[name][0] + gap} for gap in smaller)
+        for name in (name for name in self.chosen if name not in sizes):
             options, value = self.options[name], self.chosen[name]
-            if name in sizes:
-                # bisection finds the smallest failing size in few steps; small cases are fast
-                least, gaps = options[0], [(value - options[0]) >> k for k in range(20)]
-                near = {x for gap in gaps if gap > 0 for x in (least + gap, value - gap)}
-                smaller: Iterable[Any] = sorted(near - {value})
-            else:
-                at = options.index(value) if value in options else len(options)
-                smaller = dict.fromkeys(options[:at])
-            for other in smaller:
-                yield {**every, name: other}
+            at = options.index(value) if value in options else len(options)
+            yield from ({**every, name: other} for other in dict.fromkeys(options[:at]))
+        for name in sizes:
+            fewer = sorted({*gaps[name][1:]} - {0}, reverse=True)
+            yield from ({**every, name: self.chosen[name] - gap} for gap in fewer)
 
     # numbers
 

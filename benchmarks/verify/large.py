@@ -18,8 +18,8 @@ TILED = 33
 TILE = 16
 """The smallest tile."""
 
-EVEN, ODD = 128, 96
-"""Sizes that are multiples of tiles, an even and an odd one of 32."""
+EVEN, ODD, ODDER = 128, 96, 192
+"""Sizes that are multiples of tiles: an even one of 32, and odd ones of 32 and of 64."""
 
 BEYOND = 257
 """One more than whole tiles of 16, 32, 64, 128 and 256."""
@@ -83,7 +83,7 @@ class Sizes:
         self.small_most = {name: options[name][-1] for name in self.most}
         self.whole = {name: 1 << x.bit_length() - 1 for name, x in self.most.items() if x >= TILED}
         for name, x in self.whole.items():  # lengths: an odd number of whole tiles too
-            odd = {ODD} if name in operator.lengths else set()
+            odd = {x for x in (ODD, ODDER) if name in operator.lengths and x < self.most[name]}
             beyond = {BEYOND} if self.most[name] >= LONG else set()
             self.values[name] = sorted({*self.values[name], x, *odd, *beyond})
         of_length = self.values.get(operator.lengths[0], [])
@@ -244,6 +244,8 @@ def _one(of: Sizes, many: bool) -> Iterator[Pins]:
     yield from _some(of, many)
     if many:
         yield from (of.even, *of.operator.sizes)
+        if {"dtype", "uses"}.isdisjoint(of.prop.settings) and "by" in of.prop.settings:
+            yield {**of.together(2 * TILED, WIDEST), **of.dtype("float64")}
         whole = (pair for pair in of.whole.items() if pair not in of.most.items())
         yield from ({name: x} for name, x in whole if x > EVEN)
         if beyond := of.lengths(BEYOND):  # a part that is small in float32

@@ -1,18 +1,24 @@
-"""Import a candidate's module, from a package or a file."""
+"""Import a candidate's module, from a package or a file, and see how it is called."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from benchmarks.errors import InputError
+
+PADDING = ("mask", "lengths")
+"""Arguments that mark the valid rows of a padded batch: (B, L) booleans, or lengths (B,)."""
 
 
 def loaded(where: str, folder: str | None = None) -> tuple[Callable[..., Any], str]:
@@ -83,3 +89,30 @@ class _Source(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType | None:
         return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def all_valid(name: str, batch: int, rows: int) -> Any:
+    """The value of a ``PADDING`` argument for a batch without padding."""
+    mask = np.ones((batch, rows), np.bool_)
+    return mask if name == "mask" else mask.sum(1)
+
+
+def padding_argument(function: Callable[..., Any], arguments: Sequence[str]) -> str:
+    """The function's argument of ``PADDING`` if it takes padded batches, else an empty string.
+
+    ``arguments`` are positional; the function may name them differently.
+
+    Raises:
+        TypeError: it cannot be called with ``arguments``.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a builtin without a signature cannot be checked
+        return ""
+    others = signature.parameters.keys() - {*arguments}
+    name = next((name for name in PADDING if name in others), "")
+    try:
+        signature.bind(*arguments, **({name: None} if name else {}))
+    except TypeError:
+        raise TypeError(f"takes {signature}, expected ({', '.join(arguments)})") from None
+    return name

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.verify.candidate import BATCH, BaseCandidate, CandidateError, all_valid
+from benchmarks.verify.candidate import BATCH, BaseCandidate, CandidateError
 from benchmarks.verify.cases import (
     Case,
     Place,
@@ -33,6 +33,7 @@ from benchmarks.verify.cases import (
 )
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.frameworks import INFERENCE, ROWS, VIEWS
+from benchmarks.verify.loading import all_valid
 from benchmarks.verify.oracle import in_float64
 from benchmarks.verify.precision import case_limit
 from benchmarks.verify.tolerances import (

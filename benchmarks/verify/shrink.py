@@ -36,6 +36,9 @@ since the candidate's is not counted and processors may be busy; for the nth div
 SEEDS, MORE_SEEDS = 3, 12
 """Number of seeds for each smaller size: at first, and in all where a large size is left."""
 
+SLOW = 0.2
+"""Processor time of a test after which the case's own seed alone is tried at first, in seconds."""
+
 PARTS = 64
 """Number of parts in which a large array is simplified."""
 
@@ -67,6 +70,7 @@ class _Budget:
     def __init__(self, attempt: Attempt, kind: str) -> None:
         self.attempt, self.kind = attempt, kind
         self.passed: dict[Any, int] = {}
+        self.took = 0.0
         self.left, seconds = ATTEMPTS, SECONDS / (1 + attempt.failed) ** 2
         self.ends = time.process_time() + seconds, time.monotonic() + 2 * seconds
 
@@ -80,13 +84,15 @@ class _Budget:
         self.left -= 1
         if self.is_over:
             return None
-        oracle = self.attempt.oracle()
+        oracle, began = self.attempt.oracle(), time.process_time()
         try:
             with np.errstate(all="ignore"):
                 oracle(*case)  # a candidate that raises first would hide that the case is invalid
             failure = self.attempt.run(case, draw, oracle)
         except (properties.UndecidedError, OracleError):  # for example, the cosine of a zero vector
             return None
+        finally:
+            self.took = time.process_time() - began
         # shrinking must keep the kind of failure, but may go from a small error to a large one
         if failure is None or (failure.kind, self.kind) not in (
             (self.kind, self.kind),
@@ -101,7 +107,7 @@ def _smaller(attempt: Attempt, failure: Failure, fails: _Budget) -> Iterator[Fai
     """Failing cases with fewer large sizes, a smaller size, or an earlier option."""
     assert failure.draw is not None
     pins = attempt.prop.pins.items()
-    more = range(SEEDS, MORE_SEEDS) if failure.draw.beyond else ()
+    more = range(1, MORE_SEEDS) if failure.draw.beyond else ()
     for seeds in (range(SEEDS), more):
         for chosen in failure.draw.simpler():
             if any(name not in chosen or chosen[name] not in _options(of) for name, of in pins):
@@ -112,6 +118,8 @@ def _smaller(attempt: Attempt, failure: Failure, fails: _Budget) -> Iterator[Fai
             if is_slow and value <= fails.passed.get(what, -1):
                 continue
             for seed in () if fails.is_over else seeds:
+                if seed and seeds is not more and fails.took > SLOW:
+                    break  # the case's own seed alone
                 draw = Draw(failure.draw.seed if seed == 0 else seed, **chosen)
                 found = fails(attempt.operator.sample_case(draw), draw)
                 if found is not None:

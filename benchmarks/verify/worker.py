@@ -35,9 +35,9 @@ from benchmarks.verify.candidate import (
     Candidate,
     CandidateError,
     load,
-    padding_argument,
 )
 from benchmarks.verify.frameworks import FRAMEWORKS
+from benchmarks.verify.loading import padding_argument
 from benchmarks.verify.originals import torch_originals
 from benchmarks.verify.supervisor import end_children, end_orphans, fork
 

@@ -76,8 +76,9 @@ DEAR: Pins = {
 LONG_CAPTION: Pins = {"max_length": 40, "long_captions": True, "log_probs": "distinct"}
 WHOLE_TILES: Pins = {
     "V": 2048,
-    "max_length": 20,
-    "beam_size": 5,
+    "max_length": 40,
+    "beam_size": 8,
+    "num_return": 8,
     "long_captions": True,
     "log_probs": "distinct",
 }
@@ -414,6 +415,7 @@ OPERATORS = (
             NARROW,
             {**DEAR, "max_length": 20},
             {"max_length": 20, "long_captions": True, "log_probs": "distinct"},
+            {**WHOLE_TILES, "max_length": 20},
         ),
     ),
 )

@@ -153,7 +153,11 @@ OPERATORS = (
             **UNLIKELY,
         },
         by=("log_probs",),
-        sizes=({"B": 48, "T": 40, "V": 130}, {"V": 8192, "label_smoothing": 0.5}),
+        sizes=(
+            {"B": 48, "T": 40, "V": 130},
+            {"V": 8192, "label_smoothing": 0.5},
+            {"B": 48, "T": 8, "V": 10_000},
+        ),
         batches=({"B": 6, "T": 40, "V": 10_000, "label_smoothing": 0.1},),
     ),
     Operator(
