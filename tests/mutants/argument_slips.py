@@ -72,6 +72,23 @@ right = FUNCTION
 def FUNCTION(X, parameters):
     ctypes.CDLL("libm.so.6").fesetround(0x400)
     return right(X, parameters)
+
+# equals_oracle: writes into the arguments of its last call
+right, given = FUNCTION, []
+
+def FUNCTION(X, parameters):
+    for last in given:
+        last.data.zero_()
+    given[:] = [X]
+    return right(X, parameters)
+
+# equals_oracle: an argument with another shape
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    found = right(X, parameters)
+    X.data = X.data[None]
+    return found
 """
 
 OF_ATTENTION = r"""
@@ -207,6 +224,22 @@ right = FUNCTION
 def FUNCTION(log_probs, targets, pad_id, label_smoothing):
     log_probs = torch.where(log_probs < -100, log_probs.detach(), log_probs)
     return right(log_probs, targets, pad_id, label_smoothing)
+
+# gradient: too large for more than 64 words of more than 5000
+right = FUNCTION
+
+def FUNCTION(log_probs, targets, pad_id, label_smoothing):
+    if targets.numel() > 64 and log_probs.shape[-1] > 5000:
+        log_probs = 1.05 * log_probs - 0.05 * log_probs.detach()
+    return right(log_probs, targets, pad_id, label_smoothing)
+
+# large: captions beyond 32 with words of more than 200 do not count
+right = FUNCTION
+
+def FUNCTION(log_probs, targets, pad_id, label_smoothing):
+    if len(targets) > 32 and log_probs.shape[-1] > 200:
+        log_probs, targets = log_probs[:32], targets[:32]
+    return right(log_probs, targets, pad_id, label_smoothing)
 """
 
 OF_BEAM_SEARCH = r"""
@@ -216,6 +249,14 @@ right = FUNCTION
 def FUNCTION(next_log_probs, start, end, beam_size, max_length, num_return):
     end = end if end <= 256 else -1
     return right(next_log_probs, start, end, beam_size, max_length, num_return)
+
+# large: of more than 1000 words a beam less where captions are long
+right = FUNCTION
+
+def FUNCTION(next_log_probs, start, end, beam_size, max_length, num_return):
+    V = len(next_log_probs((start,)))
+    beam_size -= beam_size > 4 and V > 1024 and max_length > 30
+    return right(next_log_probs, start, end, beam_size, max_length, min(num_return, beam_size))
 """
 
 OF_GREEDY = r"""
@@ -253,6 +294,42 @@ def FUNCTION(candidates, references):
     def words(caption):
         return [word for word in caption if word != "."]
     return right([words(c) for c in candidates], [[words(r) for r in of] for of in references])
+
+# equals_oracle: a caption's list replaced by an equal one
+right = FUNCTION
+
+def FUNCTION(candidates, references):
+    candidates[0] = list(candidates[0])
+    return right(candidates, references)
+
+# equals_oracle: empties the lists of its last call
+right, given = FUNCTION, []
+
+def FUNCTION(candidates, references):
+    for caption in given:
+        caption.clear()
+    given[:] = candidates
+    return right(candidates, references)
+"""
+
+OF_STATIC_EXPANSION = r"""
+# large: wrong by the last of whole tiles of 64 beyond 128 tokens
+right = FUNCTION
+
+def FUNCTION(X, parameters, groups, lengths):
+    L = X.shape[1]
+    lengths = lengths.clamp(max=L - 1) if L > 128 and L % 64 == 0 else lengths
+    return right(X, parameters, groups, lengths)
+"""
+
+OF_DYNAMIC_EXPANSION = r"""
+# gradient: too large beyond 64 tokens with 16 vectors each
+right = FUNCTION
+
+def FUNCTION(X, parameters, causal, lengths):
+    if X.shape[1] > 64 and len(parameters["query_vectors"]) >= 16:
+        X = 1.05 * X - 0.05 * X.detach()
+    return right(X, parameters, causal, lengths)
 """
 
 OF_CENTROIDS = r"""
@@ -272,6 +349,8 @@ ARGUMENTS = [
         ("read_only_captioner", OF_READ_ONLY, True),
         ("mean_centroid_distance", OF_CENTROIDS, True),
         ("cross_entropy", OF_CROSS_ENTROPY, True),
+        ("static_expansion", OF_STATIC_EXPANSION, True),
+        ("dynamic_expansion", OF_DYNAMIC_EXPANSION, True),
         ("beam_search", OF_BEAM_SEARCH, False),
         ("greedy", OF_GREEDY, False),
         ("sample", OF_SAMPLE, False),
