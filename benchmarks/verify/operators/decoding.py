@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import log
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ Found = list[tuple[list[int], float]]
 ENDS = "Tokens come with start, and end where reached."
 LOWEST = "Of equal words the lowest token is taken."
 DIFFER = "start and end differ; num_return is at most beam_size."
-PER_TOKEN = "The score is the sum over the number of tokens, start included."
+PER_TOKEN = "The score is the sum, in float64, over the number of tokens, start included."
 TIES = (
     "Ties go to the earlier hypothesis, then to the lower token; words of probability zero are "
     "never taken."
@@ -36,6 +35,7 @@ SPECIAL: Mapping[str, tuple[Pins, str]] = {
     "distinct": ({"log_probs": "distinct"}, "distinct sums"),
     "impossible_words": ({"log_probs": "impossible"}, "words of probability zero"),
     "ties": ({"log_probs": "ties"}, "equal sums"),
+    "near_ties": ({"log_probs": "near_ties"}, "sums that are equal in float32 alone"),
     "early_end": (
         {"log_probs": "early_end", "num_return": 1, "beam_size": (3, 5, 8), "max_length": 12},
         "one hypothesis asked for, the likeliest of which ends early",
@@ -96,6 +96,9 @@ LONG = (
     WHOLE_TILES,
 )
 
+MANY_WORDS = 4096
+"""Number of words whose cumulated probabilities have large rounding errors in float32."""
+
 ROWS = 40
 """Maximum number of a table's rows: one for each word would exceed memory."""
 
@@ -112,7 +115,10 @@ def _table(draw: Draw, shape: tuple[int, ...], end: int) -> Array:
         table[..., 0, :, end] = -0.75
         return table
     if numbers == "equal":
-        return np.full(shape, -log(2))
+        return np.full(shape, -11 / 16)
+    if numbers == "near_ties":
+        table = -8 - draw.random.integers(0, 8, shape) / 2**20 - rare
+        return table.astype(np.float32).astype(np.float64)
     if numbers == "ties":
         return -draw.random.integers(0, 4, shape) / 2 - rare
     # sums of 40 words are exact in float64, but not in float32
@@ -202,15 +208,24 @@ def _samples(draw: Draw) -> Case:
 
 
 def _between(draw: Draw, uniforms: tuple[float, ...]) -> tuple[float, ...]:
-    """1/2, if pinned: with two equally likely words, where the second one's interval begins."""
-    return (0.5,) * len(uniforms) if draw.choose("between", (False,)) else uniforms
+    """Where, of equally likely words, one's interval begins, if pinned; or just behind."""
+    if draw.choose("between", (False,)):
+        return (0.5,) * len(uniforms)
+    if draw.choose("behind", (False,)):
+        words = draw.random.integers(0, MANY_WORDS, len(uniforms))
+        return tuple((words / MANY_WORDS + 2.0**-30).tolist())
+    return uniforms
 
 
 BETWEEN: Mapping[str, tuple[Pins, str]] = {
     "between": (
         {"between": True, "log_probs": "equal", "V": 2, "long_captions": False},
         "u = 1/2, between two equally likely words",
-    )
+    ),
+    "behind": (
+        {"behind": True, "log_probs": "equal", "V": MANY_WORDS, "long_captions": False},
+        "u just behind the end of a word's interval",
+    ),
 }
 
 

@@ -103,10 +103,16 @@ def implementations(device: str = "cpu") -> list[ProjectImplementation]:
             found += [of_form(name, "fused")] if fused and name in EXPANSIONS else []
             if name == "lstm":
                 found.append(ProjectImplementation(name, "library", recurrent.library_lstm))
+            if "attentive" in options:
+                for form in ("literal", "custom_backward"):
+                    attentive = partial(function, implementation=form, attentive=True)
+                    found.append(ProjectImplementation(name, f"{form}, attentive", attentive))
             if name == "attentive_lstm":
                 beams = partial(function, implementation="literal", by_beams=True)
                 found.append(ProjectImplementation(name, "literal, beams", beams))
             if name == "middle_out_captioner":
+                ended = partial(function, implementation="custom_backward", beside_ended=True)
+                found.append(ProjectImplementation(name, "beside ended", ended))
                 steps = partial(middle_out.captioner_of_memory, by_steps=True)
                 found.append(
                     ProjectImplementation(name, "captioner", middle_out.captioner_of_memory)
@@ -130,4 +136,7 @@ def implementations(device: str = "cpu") -> list[ProjectImplementation]:
             found.append(ProjectImplementation(name, "pycocoevalcap", function, "numpy"))
         else:
             found.append(ProjectImplementation(name, "torch", function))
+            if "by_index" in options:
+                indexed = partial(function, by_index=True)
+                found.append(ProjectImplementation(name, "by index", indexed))
     return found

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -28,10 +29,10 @@ IMAGES = 2
 
 
 def _of_images(table: Any, device: str, images: int) -> Tensor:
-    """Tables of log-probabilities, (images, *table.shape)."""
-    return torch.stack(
-        [torch.tensor(table, device=device).roll(i, -1) for i in range(images)][::-1]
-    )
+    """Tables of log-probabilities, (images, *table.shape): in float32, as models are, if exact."""
+    low = table.astype(np.float32)
+    table = torch.tensor(low if np.array_equal(low, table) else table, device=device)
+    return torch.stack([table.roll(i, -1) for i in range(images)][::-1])
 
 
 def _also_alone(search: Callable[[int], Found]) -> Found:
@@ -45,8 +46,16 @@ def _also_alone(search: Callable[[int], Found]) -> Found:
     return beside
 
 
+def _check_lengths(memory: Tensor, lengths: Tensor | None) -> None:
+    """Raise ValueError unless a model receives the lengths of its images, one row each."""
+    if lengths is None or len(lengths) != len(memory) or (lengths != 1).any():
+        raise ValueError(f"lengths {lengths} of {len(memory)} images of one row each")
+
+
 class _Table(nn.Module):
-    """``NextLogProbs`` as a captioning model; the features of an image are its index."""
+    """``NextLogProbs`` as a captioning model; the features of an image are its index, and a row
+    of padding.
+    """
 
     def __init__(
         self,
@@ -61,6 +70,8 @@ class _Table(nn.Module):
         self.tables = _of_images(model.table, device, images)
         self.start_id, self.end_id, self.pad_id, self.max_length = start, end, start, max_length
         self.images = torch.arange(float(images), device=device)[:, None, None]
+        self.images = torch.cat([self.images, self.images + 0.5], 1)
+        self.lengths = torch.ones(images, dtype=torch.int64, device=device)
 
     def encode(self, features: Tensor, lengths: Tensor | None = None) -> Tensor:
         return features
@@ -68,6 +79,7 @@ class _Table(nn.Module):
     def decode(
         self, tokens: Tensor, memory: Tensor, memory_lengths: Tensor | None = None
     ) -> Tensor:
+        _check_lengths(memory, memory_lengths)
         numbers = torch.stack([*accumulate(tokens.unbind(1), after, initial=0 * tokens[:, 0])], 1)
         steps, image = torch.arange(tokens.shape[1], device=tokens.device), memory[:, 0].long()
         return self.tables[image, steps, numbers[:, 1:] % self.tables.shape[2]]
@@ -78,7 +90,8 @@ class _Cached(_Table):
 
     is_stochastic = False
 
-    def init_cache(self, *_: Any) -> _Cached:
+    def init_cache(self, memory: Tensor, lengths: Tensor | None, *_: Any) -> _Cached:
+        _check_lengths(memory, lengths)
         self.words, self.numbers = 0, torch.zeros((), dtype=torch.int64)
         return self
 
@@ -140,7 +153,7 @@ def greedy(model: NextLogProbs, start: int, end: int, max_length: int, *, device
 
     def of(images: int) -> Found:
         table = _Table(model, start, end, max_length, device, images)
-        return _plain(search.greedy(table, table.images, max_length=max_length)[-1:])
+        return _plain(search.greedy(table, table.images, table.lengths, max_length=max_length)[-1:])
 
     return _also_alone(of)
 
@@ -164,7 +177,7 @@ def sample(
     drawn[-1, -1] = torch.tensor(uniforms, dtype=torch.float64)
     options: Any = {"max_length": table.max_length, "num_samples": 2}
     with patch.object(torch, "rand", lambda shape, device, **_: drawn.view(shape).to(device)):
-        found = search.sample(table, table.images, **options)
+        found = search.sample(table, table.images, table.lengths, **options)
     return _plain(found.hypotheses()[-1][-1:])
 
 
@@ -185,7 +198,7 @@ def scheduled_sampling(
     table: Any = _Cached(model, y[0], y[0], len(y), device)
     words = torch.tensor([[y[0], *y[:0:-1]], y], device=device)
     drawn = tensor(coins) < epsilon, tensor(uniforms)
-    return sampled_inputs(table, words, table.images, None, *drawn)[-1]
+    return sampled_inputs(table, words, table.images, table.lengths, *drawn)[-1]
 
 
 def beam_search(
@@ -196,7 +209,7 @@ def beam_search(
 
     def of(images: int) -> Found:
         table: Any = _Cached(model, start, end, length, device, images)
-        return _plain(search.beam_search(table, table.images, **options)[-1])
+        return _plain(search.beam_search(table, table.images, table.lengths, **options)[-1])
 
     return _also_alone(of)
 
@@ -212,7 +225,7 @@ class _Exported(OnnxCaptioner):
         return {"mask": features}
 
     def begin(self, memory: Any, copies: int) -> dict[str, Any]:
-        self.cached.init_cache()
+        self.cached.init_cache(self.cached.images, self.cached.lengths)
         return dict(memory)
 
     def step(self, tokens: Any, hypotheses: Any, state: dict[str, Any]) -> tuple[Any, Any]:
@@ -251,7 +264,11 @@ def grid_beam_search(
 
     def of(images: int) -> Found:
         table: Any = _Cached(model, start, end, length, device, images)
-        return _plain(search_the_grid(table, table.images, words=words[-images:], **options)[-1])
+        return _plain(
+            search_the_grid(table, table.images, table.lengths, words=words[-images:], **options)[
+                -1
+            ]
+        )
 
     return _also_alone(of)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from benchmarks.verify.project.modules import call, call_beside, read_by_steps
@@ -39,11 +40,21 @@ def dynamic_expansion(
 
 
 def multi_head_attention(
-    X: Tensor, Y: Tensor, parameters: Parameters, num_heads: int, causal: bool, mask: Tensor
+    X: Tensor,
+    Y: Tensor,
+    parameters: Parameters,
+    num_heads: int,
+    causal: bool,
+    mask: Tensor,
+    *,
+    by_index: bool = False,
 ) -> Tensor:
-    """``torch_impl.layers.attention.MultiHeadAttention``."""
+    """``torch_impl.layers.attention.MultiHeadAttention``, or with images in another order."""
     module = partial(MultiHeadAttention, X.shape[-1], num_heads)
-    return call(module, parameters, X, Y, mask, causal)
+    if not by_index:
+        return call(module, parameters, X, Y, mask, causal)
+    index = torch.arange(len(X), device=X.device).flip(0)
+    return call(module, parameters, X, Y.flip(0), mask.flip(0), causal, index)
 
 
 def attention_on_attention(

@@ -66,10 +66,12 @@ def middle_out_captioner(
     self_attention: str,
     *,
     implementation: str = "custom_backward",
+    beside_ended: bool = False,
 ) -> Tensor:
     """``torch_impl.middle_out.run``, or literal ``run_by_steps``; batch of two, two lanes.
 
-    The memory of the others has a row more.
+    The memory of the others has a row more. The case's sequence is the last, or the first, beside
+    one that ends half-way.
     """
     sides = [select(parameters, f"{side}.") for side in ("left", "right")]
     # words may use every id, so padding is negative
@@ -81,14 +83,21 @@ def middle_out_captioner(
     of_lanes = (None if w is None else torch.cat([w.flip(0), w], 1) for w in _weights(*sides))
     weights = Weights(*of_lanes)  # type: ignore[arg-type]
     decode = run_by_steps if implementation == "literal" else run
-    state = _last(h), _last(c)
-    rows = F.pad(_last(memory), (0, 0, 0, 1), value=1000.0)
+    T, at = len(tokens), 0 if beside_ended else -1
+
+    def beside(x: Tensor) -> Tensor:
+        return _last(x).flip(1) if beside_ended else _last(x)
+
+    state = beside(h), beside(c)
+    rows = F.pad(beside(memory), (0, 0, 0, 1), value=1000.0)
     mask = torch.ones(rows.shape[:3], dtype=torch.bool, device=h.device)
-    mask[-1, -1, -1] = False
-    hs, _ = decode(weights, state, _last(inputs), rows, mask, _last(following >= 0))
+    mask[-1, at, -1] = False
+    ended: Any = {"active": [1 + (t < T // 2) for t in range(T)]} if beside_ended else {}
+    attended = beside(following >= 0)
+    hs, _ = decode(weights, state, beside(inputs), rows, mask, attended, **ended)
     log_p = []
     for p, (side, half) in enumerate(zip(sides, (left, right), strict=True)):
-        of_side = hs[-1, -1, p::2][: len(half)]
+        of_side = hs[-1, at, p::2][: len(half)]
         logits = of_side @ side["vocabulary.weight"].T + side["vocabulary.bias"]
         log_p.append(logits.log_softmax(-1))
     return torch.cat(log_p)

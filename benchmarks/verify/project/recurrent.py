@@ -57,17 +57,45 @@ def library_lstm(X: Tensor, parameters: Parameters, lengths: Tensor) -> Tensor:
     return _lstm(X, parameters, None, "library", lengths)
 
 
-def _alone(X: Tensor, parameters: Parameters, masks: Masks, implementation: str) -> Tensor:
+def _alone(
+    X: Tensor, parameters: Parameters, masks: Masks, implementation: str, attentive: bool
+) -> Tensor:
     """Run one sequence (T, d_x) with masks (T, d) as a batch."""
     batch = Masks(*(None if mask is None else mask[:, None] for mask in masks))
+    if attentive:
+        return _attentive(X[None], parameters, batch, implementation)[0]
     return _lstm(X[None], parameters, batch, implementation, torch.tensor([len(X)]))[0]
 
 
+def _attentive(X: Tensor, parameters: Parameters, masks: Masks, implementation: str) -> Tensor:
+    """``AttentiveLSTM`` as an LSTM: its memory is a single 1, by which the bias is multiplied."""
+    d_x, d = X.shape[-1], len(parameters["bias"]) // 4
+    weights = given(parameters, d_x)
+    bias, one = weights["bias"][:, None], X.new_ones(1, 1)
+    weights = {
+        "lstm.weight_x": torch.cat([weights["weight_x"], bias], 1),
+        "lstm.weight_h": weights["weight_h"],
+        "lstm.bias": torch.zeros_like(weights["bias"]),
+        "attention.key.weight": one,
+        "attention.key.bias": one[0],
+        "attention.query.weight": X.new_ones(1, d),
+        "attention.score.weight": one,
+    }
+    module = partial(AttentiveLSTM, d_x, d, 1, 1, implementation=implementation)
+    return cast(Tensor, call(module, weights, X, one[None], None, masks=masks)[0])
+
+
 def zoneout(
-    X: Tensor, parameters: Parameters, z_h: Tensor, z_c: Tensor, *, implementation: str
+    X: Tensor,
+    parameters: Parameters,
+    z_h: Tensor,
+    z_c: Tensor,
+    *,
+    implementation: str,
+    attentive: bool = False,
 ) -> Tensor:
-    """``torch_impl.recurrent.LSTM`` with zoneout."""
-    return _alone(X, parameters, Masks(z_c=z_c, z_h=z_h), implementation)
+    """``torch_impl.recurrent.LSTM``, or ``AttentiveLSTM``, with zoneout."""
+    return _alone(X, parameters, Masks(z_c=z_c, z_h=z_h), implementation, attentive)
 
 
 def recurrent_dropout(
@@ -78,11 +106,12 @@ def recurrent_dropout(
     dropped: str,
     *,
     implementation: str,
+    attentive: bool = False,
 ) -> Tensor:
-    """``torch_impl.recurrent.LSTM`` with recurrent dropout."""
+    """``torch_impl.recurrent.LSTM``, or ``AttentiveLSTM``, with recurrent dropout."""
     factors = keep.to(X.dtype) / (1 - p)
     masks = Masks(h_dropout=factors) if dropped == "state" else Masks(g_dropout=factors)
-    return _alone(X, parameters, masks, implementation)
+    return _alone(X, parameters, masks, implementation, attentive)
 
 
 class _ByBeams(AttentiveLSTM):
