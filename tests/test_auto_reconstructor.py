@@ -12,7 +12,7 @@ from benchmarks.verify import strategies
 from benchmarks.verify.tolerances import assert_close
 from reference import auto_reconstructor as oracle
 from tests.support.covers import covers
-from tests.support.parity import assert_gradients, flat, gradients, load, numpy, tensor
+from tests.support.parity import flat, gradients, load, numpy, tensor
 from tests.support.recurrent_parity import reconstructor_map
 from torch_impl.models import (
     RecurrentCaptioner,
@@ -46,24 +46,6 @@ def test_errors_of_a_padded_batch_are_the_oracle_s(lengths, d, generator, fillin
         expected = oracle.reconstruction_errors(hs[b, :length], parameters)
         assert_close(numpy(errors)[b, : max(length - 1, 0)], expected)
         assert (numpy(errors)[b, max(length - 1, 0) :] == 0).all()
-
-
-@settings(max_examples=10)
-@given(strategies.generators(), st.sampled_from(["literal", "custom_backward", "library"]))
-def test_gradients_are_the_oracle_s_differences(generator, implementation):
-    """By the states, each of them reconstructed and reconstructing, and by every parameter."""
-    reconstructor = AutoReconstructor(3, implementation=implementation)
-    parameters, hs = load(reconstructor, generator), generator.standard_normal((2, 4, 3))
-    x, lengths = tensor(hs, grad=True), [4, 3]
-    torch.autograd.backward(reconstructor(x, lengths).sum())
-
-    def loss(arrays):
-        p = reconstructor_map(arrays)
-        states = zip(arrays["hs"], lengths, strict=True)
-        return sum(float(oracle.reconstruction_errors(h[:n], p).sum()) for h, n in states)
-
-    found = {**gradients(reconstructor), "hs": numpy(x.grad)}
-    assert_gradients(loss, {**parameters, "hs": hs}, found, generator, directions=2)
 
 
 def test_without_lambda_the_loss_is_the_likelihood_s_own():

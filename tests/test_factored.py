@@ -114,21 +114,3 @@ def test_whatever_finite_numbers_padding_holds_stays_there(form):
     dynamic = dynamic_expansion(q, q, keys, keys, x, x, x, mask, implementation=form)
     assert static[mask].isfinite().all()
     assert dynamic[mask].isfinite().all()
-
-
-@pytest.mark.parametrize("layer", [StaticExpansion(8, (3, 9)), DynamicExpansion(8, 3)])
-@given(st.integers(2, 9), st.integers(2, 4), st.integers(0, 99))
-def test_gradients_of_a_batch_in_chunks_of_any_length_are_those_of_the_whole(layer, B, size, seed):
-    """The last chunk is shorter, by one sequence or more."""
-    X = torch.randn(B, 5, 8, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    layer = layer.double()
-    layer.implementation = "factored"
-    N = 12 if isinstance(layer, StaticExpansion) else 5 * 3
-    found = []
-    for chunk in (B, size):
-        inputs = X.clone().requires_grad_(), *layer.parameters()
-        with mock.patch.object(factored, "CHUNK", chunk * 5 * N):
-            out = layer(inputs[0])
-            gradients = torch.autograd.grad(out.square().sum(), inputs)
-        found.append(torch.cat([x.flatten() for x in gradients]).numpy())
-    assert_close(found[1], found[0], "gradients")

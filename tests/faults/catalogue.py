@@ -163,7 +163,7 @@ DECODING = (
         "torch_impl.decoding.beams:Beams.continuations",
         "torch.empty_like(log_p, dtype=torch.float64)",
         "torch.empty_like(log_p)",
-        "test_decoding.py::test_a_float32_models_log_probabilities_are_summed_in_float64",
+        BEAM,
     ),
     Fault(
         "stops too early",
