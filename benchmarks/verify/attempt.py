@@ -114,7 +114,7 @@ class Attempt:
 
     def oracle(self) -> Function:
         """The operator's oracle, with a cache."""
-        return Oracle(self.operator)
+        return Oracle(self.operator.name, self.operator.oracle)
 
     def trial(self, draw: Draw) -> Trial:
         """The test of a draw's case."""

@@ -202,7 +202,7 @@ class Candidate(BaseCandidate):
         self._seeds: dict[str, Any] = {}
         self._given: list[Any] = []
         self._returned: Any = None
-        self._earlier = EarlierResults(self._content)
+        self._earlier, self._earlier_given = (EarlierResults(self._content) for _ in range(2))
         self._called = set[Callable[..., Any]]()
         self.result_framework = ""
 
@@ -214,7 +214,7 @@ class Candidate(BaseCandidate):
         if last is not None and not self._share_memory(last, self._given):
             self._earlier.add(last)
         if not reuse and sum(map(_bytes, self._given)) < COMPARED_BYTES:
-            self._earlier.add(Arguments(self._given))
+            self._earlier_given.add(Arguments(self._given))
         if reuse:
             self._refill(self._given, case)
         else:
@@ -231,9 +231,9 @@ class Candidate(BaseCandidate):
         result = self._run(to_numpy, self._arrays, self._returned)
         assert_unchanged(self._after(self._given, case), case, keyword)
         assert_same_objects(self._given, parts, keyword)
-        if (of := self._earlier.changed()) is not None:
-            what = "an argument" if isinstance(of, Arguments) else "the result"
-            raise CandidateError(f"wrote into {what} of an earlier call", "state")
+        for what, of in (("the result", self._earlier), ("an argument", self._earlier_given)):
+            if of.has_changed():
+                raise CandidateError(f"wrote into {what} of an earlier call", "state")
         self._assert_no_setting_is(changed or self._changed_outside())
         return result
 

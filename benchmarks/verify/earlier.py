@@ -19,11 +19,11 @@ COMPARED, COMPARED_BYTES = 8, 2**16
 
 
 class Arguments(list[Any]):
-    """The arguments of a call, where others stand for its result."""
+    """The arguments of a call, in the place of a result."""
 
 
 class EarlierResults:
-    """The last results and arguments of a candidate, with their contents."""
+    """The last results, or arguments, of a candidate, with their contents."""
 
     def __init__(self, content: Callable[[Any], bytes]) -> None:
         """``content`` gives a result as bytes."""
@@ -41,16 +41,16 @@ class EarlierResults:
         while len(self._results) > RECORDED or size > RECORDED_BYTES:
             size -= len(self._results.popleft()[1])
 
-    def changed(self) -> Any:
-        """One of the last two, or of a few others in turn, whose content has changed, or None."""
+    def has_changed(self) -> bool:
+        """Whether the content of the last two has changed, or that of a few others in turn."""
         size, n = 0, len(self._results)
         for i in range(min(COMPARED, n)):
             if i > 1:
                 self._turn = (self._turn + 1) % n
             result, content = self._results[-1 - i if i < 2 else self._turn]
             if self._content(result) != content:
-                return result
+                return True
             size += len(content)
             if i and size > COMPARED_BYTES:
                 break
-        return None
+        return False

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.verify.cases import Case, rounded
-
-if TYPE_CHECKING:
-    from benchmarks.verify.operators.operator import Operator
 
 RESULTS = 4
 """Number of the first calls whose results are cached."""
@@ -30,8 +27,9 @@ class Oracle:
         of: the oracle itself, by which ``tolerances`` keeps what does not change between attempts.
     """
 
-    def __init__(self, operator: Operator) -> None:
-        self.operator, self.of = operator, operator.oracle
+    def __init__(self, name: str, of: Callable[..., Any]) -> None:
+        """``name`` is the operator's, for messages."""
+        self.name, self.of = name, of
         self._results: list[tuple[Sequence[Any], Any]] = []
         self._values = deque[tuple[Hashable, Sequence[Any], Any]](maxlen=LATEST)
 
@@ -42,7 +40,7 @@ class Oracle:
         try:
             result = self.of(*arguments)
         except Exception as error:
-            raise OracleError(f"{self.operator.name}'s oracle raised {error!r}") from error
+            raise OracleError(f"{self.name}'s oracle raised {error!r}") from error
         if len(self._results) < RESULTS:
             self._results.append((arguments, result))
         return result
