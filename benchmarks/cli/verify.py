@@ -299,7 +299,7 @@ CALLED = (
     "below 0, words up to 41 letters: what is wrong beyond these, or beyond the largest sizes "
     "that are printed, is not seen. Each large size is tested alone and with others; of outputs "
     "all are large together too, up to 145 tokens, 10 sequences of 34, 9 heads or beams of 8; of "
-    "gradients, those of one sequence up to 66 tokens and 131 channels. "
+    "gradients, but of captioner, up to 66 tokens and 131 channels. "
     "PyTorch functions are called in float64, float32, bfloat16 and float16 (the properties of an "
     "operator say in which), with gradients and without; others in the first two. "
     "Arguments are passed by position, arrays as NumPy arrays, PyTorch tensors or JAX arrays, "

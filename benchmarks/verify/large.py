@@ -244,8 +244,10 @@ def _one(of: Sizes, many: bool) -> Iterator[Pins]:
     yield from _some(of, many)
     if many:
         yield from (of.even, *of.operator.sizes)
-        if {"dtype", "uses"}.isdisjoint(of.prop.settings) and "by" in of.prop.settings:
-            yield {**of.together(2 * TILED, WIDEST), **of.dtype("float64")}
+        is_plain = {"dtype", "uses"}.isdisjoint(of.prop.settings) and "by" in of.prop.settings
+        if is_plain and "layers" not in of.most:  # a whole captioner takes too long
+            for _ in range(1 + of.operator.has_kinks):  # one may be at a kink
+                yield {**of.together(2 * TILED, WIDEST), **of.dtype("float64")}
         whole = (pair for pair in of.whole.items() if pair not in of.most.items())
         yield from ({name: x} for name, x in whole if x > EVEN)
         if beyond := of.lengths(BEYOND):  # a part that is small in float32
