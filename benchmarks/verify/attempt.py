@@ -173,7 +173,7 @@ class Attempt:
 
 
 class Trial:
-    """A test of a draw's case, of which the worker process need not be awaited before it begins.
+    """A test of a draw's case, which can be prepared while the worker process works on another.
 
     Attributes:
         oracle: with what has been computed of the case.

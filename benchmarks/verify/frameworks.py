@@ -25,6 +25,8 @@ from benchmarks.verify.originals import np, torch_originals
 NUMBERS = frozenset((bool, int, float))
 """Types of Python's numbers."""
 
+NAN = np.array(np.nan)
+
 ROWS = "rows"
 VIEWS = ("strided", "columns", "transposed", "offset")
 INFERENCE = ("no_grad", "inference_mode")
@@ -100,8 +102,8 @@ class NumPy:
         given[...] = array
 
     def poison(self, given: Any) -> None:
-        """Write NaN into a converted array."""
-        given[...] = np.nan
+        """Write NaN into a converted array; into one of integers what NaN becomes there."""
+        given[...] = NAN
 
     def gradient(
         self,
@@ -155,7 +157,7 @@ class Torch(NumPy):
         except (RuntimeError, AssertionError) as error:
             reason = str(error).partition("\n")[0]
             raise InputError(f"device {device!r}: PyTorch cannot use it: {reason}") from error
-        self._nan = self.from_numpy(np.array(np.nan))
+        self._nan = self.from_numpy(NAN)
 
     def from_numpy(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
         torch, layout = self.torch, layout.partition(" ")[0]
