@@ -16,9 +16,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.verify.precision import Errors
 from benchmarks.verify.tolerances import assert_close
 from tests.support.parity import flat, gradients
+from tests.support.precision import Errors
 from tests.support.training import CONFIGURATION, RECIPE, numbers
 from torch_impl.checkpoints.checkpoint import CheckpointError, load, save
 from torch_impl.cider import CiderD

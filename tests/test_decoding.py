@@ -9,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.verify.strategies import SEEDS
 from benchmarks.verify.tolerances import assert_close
 from reference import decoding as oracle
 from tests.support.tables import (
@@ -27,22 +26,8 @@ from tests.support.tables import (
     teacher_forced,
 )
 from tests.support.training import CONFIGURATION
-from torch_impl.decoding import beams
 from torch_impl.decoding import search as decoding
 from torch_impl.models import Captioner, transformer
-
-
-@given(st.integers(1, 3), st.integers(1, 60), st.integers(1, 9), st.integers(1, 20), SEEDS)
-def test_the_best_of_blocks_are_those_of_a_stable_sort(rows, n, block, k, seed):
-    """Ties within a block and between blocks included, of each row for itself."""
-    k = min(k, n)
-    few = torch.randint(-4, 4, (rows, n), generator=torch.Generator().manual_seed(seed))
-    scores = torch.where(few == 3, -torch.inf, few.double())
-    with patch.object(beams, "BLOCK", block):
-        values, indices = beams.stable_topk(scores, k)
-    expected = scores.sort(dim=-1, descending=True, stable=True)
-    assert torch.equal(values, expected.values[:, :k])
-    assert torch.equal(indices, expected.indices[:, :k])
 
 
 @given(tables(vocabulary=(3, 4)), st.integers(2, 4))

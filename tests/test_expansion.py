@@ -1,111 +1,48 @@
-"""The batched expansion operators and layers against the oracle, and what must hold of them."""
+"""What must hold of the expansion operators and layers, beyond their conformance."""
 
-from collections import defaultdict
-from dataclasses import replace
 from functools import partial
-from unittest import mock
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.verify import strategies
-from benchmarks.verify.cases import numpy_dtype
-from benchmarks.verify.precision import SMALLEST, Errors, nudge
-from benchmarks.verify.tolerances import PROMOTED, assert_close, scale
-from reference import expansion as oracle
-from tests.support.covers import covers
-from tests.support.expansion import CASES, FORMS, batched, operator, run
-from tests.support.parity import flat, gradients, load, numpy, tensor
+from benchmarks.verify.tolerances import PROMOTED
+from tests.support.expansion import FORMS, operator
+from tests.support.parity import gradients, numpy, tensor
 from torch_impl.expansion import (
     DynamicExpansion,
     StaticExpansion,
     dynamic_expansion,
-    factored,
     static_expansion,
 )
 
-EMPTY = st.one_of(strategies.static_cases(empty=True), strategies.dynamic_cases(empty=True))
 MODERATE = st.one_of(
     strategies.static_cases(kinds=strategies.MODERATE),
     strategies.dynamic_cases(kinds=strategies.MODERATE),
 )
 
 
-@covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
-@settings(max_examples=100)
-@given(CASES)
-def test_a_padded_batch_is_each_sequence_through_the_oracle(case):
-    """The gradients share one scale: by queries and keys they cancel down to epsilon's order
-    where every row has a single positive entry."""
-    out, dX_oracle = batched(case)
-    for implementation in FORMS:
-        actual, dX = run(case, implementation=implementation)
-        assert_close(actual, out, implementation)
-        assert_close(flat(dX), flat(dX_oracle), f"gradients, {implementation}")
-
-
-@pytest.mark.parametrize("precision", SMALLEST)
-@covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
-def test_lower_precision_is_as_good_as_the_literal_form(precision):
-    errors = defaultdict(lambda: Errors(precision))
-
-    @settings(max_examples=60)
-    @given(MODERATE, strategies.generators(), st.sampled_from((8, factored.CHUNK)))
-    def collect(case, generator, chunk):
-        case = case.astype(numpy_dtype(precision)).astype(np.float64)
-        out, dX_exact = batched(case)
-        literally, dX_literally = batched(case, precision)
-        moved = {name: nudge(x, precision, generator) for name, x in case.arrays.items()}
-        nudged, dX_nudged = batched(replace(case, **moved))
-        for form in FORMS:
-            with mock.patch.object(factored, "CHUNK", chunk):
-                actual, dX = run(case, getattr(torch, precision), implementation=form)
-            errors[form, "output"].add(actual, literally, out, [nudged])
-            for name in dX:
-                forms = (dX[name], dX_literally[name], dX_exact[name], [dX_nudged[name]])
-                for found in (errors[form, name], errors[form, "any gradient"]):
-                    found.add(*forms, scale(flat(dX_exact)))
-
-    collect()
-    statistics = {"output": (np.max, np.mean), "any gradient": (np.max,)}
-    for (form, name), found in errors.items():
-        found.check(f"{name}, {form}", statistics.get(name, (np.mean,)))
-
-
 @st.composite
 def layers(draw):
-    """A layer of each kind with its parameters as the oracle takes them."""
+    """A layer of each kind."""
     d_model, static = draw(strategies.widths()), draw(st.booleans())
     if static:
-        layer = StaticExpansion(d_model, draw(strategies.groups()))
-    else:
-        layer = DynamicExpansion(d_model, draw(st.integers(1, 4)), causal=draw(st.booleans()))
-    return layer, load(layer, draw(strategies.generators()))
-
-
-def oracle_layer(layer, x, parameters):
-    if isinstance(layer, StaticExpansion):
-        return oracle.static_expansion_layer(x, parameters, layer.groups)
-    return oracle.dynamic_expansion_layer(x, parameters, layer.causal)
+        return StaticExpansion(d_model, draw(strategies.groups())).double()
+    return DynamicExpansion(d_model, draw(st.integers(1, 4)), causal=draw(st.booleans())).double()
 
 
 @given(st.data(), layers(), st.sampled_from(strategies.FILLINGS))
-def test_a_layer_is_the_oracle_s_whatever_padding_holds(data, layer_and_parameters, filling):
-    """NaN in padded rows reaches neither a valid row nor a gradient; they come out zero."""
-    layer, parameters = layer_and_parameters
+def test_padded_rows_come_out_zero(data, layer, filling):
+    """As do their gradients, whatever padding holds."""
     case = data.draw(strategies.tokens(layer.d_model, empty=True))
     x = tensor(case.filled(filling), grad=True)
     out = layer(x, torch.from_numpy(case.mask))
     torch.autograd.backward(out.sum())
-    for b, valid in enumerate(case.mask):
-        if valid.any():
-            assert_close(out[b, valid].detach(), oracle_layer(layer, case.x[b][valid], parameters))
     assert (numpy(out)[~case.mask] == 0).all()
     assert (numpy(x.grad)[~case.mask] == 0).all()
-    assert all(np.isfinite(gradient).all() for gradient in gradients(layer).values())
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=4))

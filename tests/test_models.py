@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from benchmarks.verify import strategies
-from benchmarks.verify.precision import Errors, in_precision
 from benchmarks.verify.rounding import perturbed
 from benchmarks.verify.tolerances import CHANGES, UNITS, assert_close
 from reference import transformer as oracle
 from tests.support.covers import covers
 from tests.support.parity import flat, gradients, load, numpy, tensor
+from tests.support.precision import Errors, in_precision
 from torch_impl import models
 from torch_impl.models import Captioner, Configuration, ExpansionNet
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.verify import strategies
-from benchmarks.verify.precision import Errors, in_precision, nudge
 from benchmarks.verify.strategies import fill
 from benchmarks.verify.tolerances import UNITS, assert_close, error, literal_bound, scale
 from reference.primitives import layer_norm, linear, select, softmax
 from tests.support.covers import covers
 from tests.support.parity import assert_gradients, gradients, numpy, tensor
+from tests.support.precision import Errors, in_precision, nudge
 from torch_impl.layers import swin
 from torch_impl.layers.swin import SwinConfiguration, SwinTransformer
 from torch_impl.models import vision

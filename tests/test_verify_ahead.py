@@ -14,12 +14,16 @@ from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Limits
 from tests.support.strangers import written
 
-WRONG = """
+SLOW = """
+import time
+
 def layer_norm(X, parameters):
-    if len(X) > 5:
-        X = X.flip(0)
+    time.sleep(0.002)
+    {}
     return torch.nn.functional.layer_norm(X, X.shape[-1:], parameters["weight"], parameters["bias"])
 """
+
+RIGHT, WRONG = "", "X = X.flip(0) if len(X) > 5 else X"
 
 ONLY = ("equals_oracle", "large", "no_state", "gradient", "gradient_of_sum", "gradient_float32")
 OF_SHRINKING = {"message": "", "code": "", "size": 0, "worst": 0.0, "bound": 0.0}
@@ -34,8 +38,7 @@ def compared(verdict):
 @pytest.mark.parametrize("is_right", [True, False])
 def test_what_is_computed_ahead_changes_no_verdict(tmp_path, monkeypatch, is_right):
     of, steps, ahead = OPERATORS["layer_norm"], [], Trial.ahead
-    right = "tests.candidates.right_torch:layer_norm"
-    where = right if is_right else f"{written(tmp_path, WRONG)}:layer_norm"
+    where = f"{written(tmp_path, SLOW.format(RIGHT if is_right else WRONG))}:layer_norm"
 
     def counted(trial):
         for step in ahead(trial):
@@ -50,7 +53,7 @@ def test_what_is_computed_ahead_changes_no_verdict(tmp_path, monkeypatch, is_rig
             found.append([compared(verdict) for verdict in verdicts])
     assert found[0] == found[1]
     assert all(verdict.status != "failed" for verdict in found[0]) == is_right
-    assert len(steps) > 10  # else this tests nothing
+    assert steps  # else this tests nothing
 
 
 def test_an_answer_that_came_in_time_is_in_time(tmp_path):

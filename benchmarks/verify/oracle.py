@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from operator import is_
 from typing import Any
 
@@ -38,7 +40,8 @@ class Oracle:
             if _are_same(of, arguments):
                 return result
         try:
-            result = self.of(*arguments)
+            with _uncollected():
+                result = self.of(*arguments)
         except Exception as error:
             raise OracleError(f"{self.name}'s oracle raised {error!r}") from error
         if len(self._results) < RESULTS:
@@ -53,6 +56,18 @@ class Oracle:
         value = compute()
         self._values.append((what, tuple(of), value))
         return value
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the garbage collector: a search makes a million hypotheses, in no cycle."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _are_same(one: Sequence[Any], other: Sequence[Any]) -> bool:

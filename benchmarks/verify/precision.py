@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import sha256
 from operator import itemgetter
@@ -93,70 +93,3 @@ def _literal_outputs(oracle: Callable[..., Any], case: Case, dtype: str) -> list
         oracle = partial(oracle, epsilon=SMALLEST[dtype])
     with np.errstate(all="ignore"):
         return outputs(oracle(*mapped(case, lambda array: literal(array, dtype))))
-
-
-def in_precision(
-    arrays: Mapping[str, Array], precision: str
-) -> tuple[dict[str, Array], dict[str, Any]]:
-    """The arrays rounded to ``precision``: in float64, and for the oracle to evaluate literally."""
-    low = {name: literal(value, precision) for name, value in arrays.items()}
-    exact = {name: np.asarray(value, dtype=np.float64) for name, value in low.items()}
-    return exact, low
-
-
-def nudge(x: Array, precision: str, generator: np.random.Generator) -> Array:
-    """``x`` with every entry moved by less than one unit of ``precision``, relative."""
-    return x * (1 + UNITS[precision] * generator.uniform(-1, 1, x.shape))
-
-
-class Errors:
-    """Errors of a lower precision against the literal form's, over many cases.
-
-    One case says little: either form may be lucky. So the worst and the mean over all cases are
-    held to the rule, each error in units of what one rounding of the inputs does to the exact
-    result; else the worst-conditioned case would drown the others. A case in which the literal form
-    overflows is no yardstick; most must be one.
-    """
-
-    def __init__(self, precision: str) -> None:
-        self.unit = UNITS[precision]
-        self.cases = 0
-        self.actual: list[float] = []
-        self.literal: list[float] = []
-        self.ulps: list[float] = []
-
-    def add(
-        self,
-        actual: Array,
-        literal: Array,
-        exact: Array,
-        nudged: Sequence[Array],
-        size: float | None = None,
-    ) -> None:
-        """One case.
-
-        Args:
-            actual: the form under test.
-            literal: the literal form in this precision.
-            exact: float64.
-            nudged: float64 of ``nudge``-d inputs, several where the result may jump.
-            size: the scale of the output, if not its own.
-        """
-        self.cases += 1
-        ulp = self.unit * (size or scale(exact))
-        of_inputs = max(error(other, exact) for other in nudged) + ulp
-        yardstick = error(literal, exact) / of_inputs
-        if np.isfinite(yardstick):
-            self.actual.append(error(actual, exact) / of_inputs)
-            self.literal.append(yardstick)
-            self.ulps.append(ulp / of_inputs)
-
-    def check(
-        self, what: str, statistics: Sequence[Callable[..., Any]] = (np.max, np.mean)
-    ) -> None:
-        """Hold what was added to the rule, its worst and its mean."""
-        assert len(self.literal) > self.cases / 2 > 5, f"{len(self.literal)} of {self.cases} cases"
-        for how in statistics:
-            found = float(how(self.actual))
-            bound = literal_bound(float(how(self.literal)), float(how(self.ulps)))
-            assert found <= bound, f"{what}: {how.__name__} error {found:.3g} exceeds {bound:.3g}"

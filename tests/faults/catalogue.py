@@ -147,7 +147,7 @@ DECODING = (
         "torch_impl.decoding.beams:stable_topk",
         "within = largest.sort(-1)",
         "within = largest[:1].expand_as(largest).sort(-1)",
-        "test_decoding.py::test_the_best_of_blocks_are_those_of_a_stable_sort",
+        f"{CONFORMANCE}[beam_search-torch]",
     ),
     Fault(
         "beams of other images",
