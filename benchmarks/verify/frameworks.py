@@ -91,7 +91,8 @@ class NumPy:
         if type(value) not in (np.ndarray, np.memmap) and not isinstance(value, np.generic):
             raise NotAnArrayError(f"a {type(value).__name__}, which is a kind of array of its own")
         array = np.array(value)
-        if array.dtype.name in ("bfloat16", "float16"):
+        # reading a name is slow
+        if array.dtype.itemsize == 2 and array.dtype.name in ("bfloat16", "float16"):
             array = array.astype(np.float32)
         if array.dtype.kind not in "biuf":
             raise NotAnArrayError(f"an array of {array.dtype}")

@@ -37,7 +37,9 @@ def torch_originals() -> Any:
     count_of_operators = torch._C._len_torch_dispatch_stack
 
     def modes() -> int:
-        functions = (at(i) for i in range(count()))
+        if not (number := count()):
+            return count_of_operators()
+        functions = map(at, range(number))
         return count_of_operators() + sum(type(mode) is not DeviceContext for mode in functions)
 
     return SimpleNamespace(
