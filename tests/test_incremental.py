@@ -96,14 +96,15 @@ def _seeded(seed):
     return torch.Generator().manual_seed(seed)
 
 
+@pytest.mark.parametrize("low", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("autocast", [False, True])
-def test_low_precision_stays_in_its_dtype(autocast):
+def test_low_precision_stays_in_its_dtype(autocast, low):
     fields = {"vocabulary_size": 9, "d_feature": 4, "d_model": 8, "d_ff": 8, "num_heads": 2}
     mixers = {"encoder": "static:3,2", "decoder": "dynamic:2"}
     reductions = {"encoder_reduction": "linear", "decoder_reduction": "linear"}
-    dtype = torch.float32 if autocast else torch.bfloat16
+    dtype = torch.float32 if autocast else low
     model = Captioner(Configuration(**fields, **mixers, **reductions)).eval().to(dtype)
-    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+    with torch.autocast("cpu", low, enabled=autocast):
         state = model.init_cache(model.encode(torch.randn(2, 3, 4, dtype=dtype)), num_beams=2)
         for _ in range(3):
             log_probs = state.step(torch.ones(2, 2, dtype=torch.int64))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from errno import EFBIG
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from operator import is_
 from typing import Any
 
@@ -134,10 +134,10 @@ class BaseCandidate:
     ) -> tuple[list[Any], list[Any]]:
         """Gradients of the sum of ``weights * output`` with respect to each of ``places``.
 
-        With ``uses=2`` the function is called twice on the same arguments before the backward pass,
-        which runs twice, unless it raises the second time: the first's gradients are returned, then
-        the second's. With ``then`` it is called on these arguments, too, before the backward pass.
-        ``layout`` is that of the arrays and of the upstream gradient.
+        With ``uses=2`` the function is called twice on the same arguments, the second time with
+        twice the weights, before the backward pass, which runs twice, unless it raises the second
+        time: the first's gradients are returned, then the second's. With ``then`` it is called on
+        these arguments, too. ``layout`` is that of the arrays and of the upstream gradient.
 
         Returns:
             The gradients, and the output of each call, that on ``then`` last.
@@ -231,6 +231,8 @@ class Candidate(BaseCandidate):
         result = self._run(to_numpy, self._arrays, self._returned)
         assert_unchanged(self._after(self._given, case), case, keyword)
         assert_same_objects(self._given, parts, keyword)
+        if not all(map(self._arrays.is_plain, chain.from_iterable(map(objects, self._given)))):
+            raise CandidateError("required a gradient of its arguments, or set one", "in place")
         for what, of in (("the result", self._earlier), ("an argument", self._earlier_given)):
             if of.has_changed():
                 raise CandidateError(f"wrote into {what} of an earlier call", "state")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -168,6 +168,18 @@ def exchanged(array: Array) -> Array:
 def _middle(values: Any) -> slice:
     """The middle third, at least one entry."""
     return slice(len(values) // 3, len(values) // 3 + max(len(values) // 3, 1))
+
+
+def other_options(case: Case) -> Iterator[Case]:
+    """The case with one option changed: a flag turned, a number halved; whole numbers only of a
+    case without arrays, since others may be sizes.
+    """
+    numbers = (float,) if float_arrays(case) else (int, float)
+    for i, value in enumerate(case):
+        if isinstance(value, bool):
+            yield *case[:i], not value, *case[i + 1 :]
+        elif type(value) in numbers:
+            yield *case[:i], type(value)(value / 2), *case[i + 1 :]
 
 
 def other_values(case: Case) -> Case:

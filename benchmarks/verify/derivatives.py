@@ -183,7 +183,7 @@ def entry_named(
     oracle: Function,
     case: Case,
     along: Directions,
-    uses: int = 1,
+    factor: int = 1,
     upstream: Array | None = None,
 ) -> Iterator[None]:
     """Begin the message of an error with the gradient's entry that is the farthest off.
@@ -196,9 +196,9 @@ def entry_named(
         found = dict(zip(along, arrays, strict=True))
         entries = [(place, i) for place, to in along.items() for i in range(to.size)]
         if len(entries) > FEW_ENTRIES:
-            entries = [_entry_with_most(found, oracle, case, along, uses, upstream)]
+            entries = [_entry_with_most(found, oracle, case, along, factor, upstream)]
         pairs = [
-            (float(found[place].flat[i]), uses * derivative(oracle, case, place, i, upstream))
+            (float(found[place].flat[i]), factor * derivative(oracle, case, place, i, upstream))
             for place, i in entries
         ]
         worst = int(np.argmax([abs(actual - expected) for actual, expected in pairs]))
@@ -217,14 +217,14 @@ def _entry_with_most(
     oracle: Function,
     case: Case,
     along: Directions,
-    uses: int,
+    factor: int,
     upstream: Array | None,
 ) -> tuple[Place, int]:
     """An entry that has much of the error along directions, by bisection."""
 
     def off(part: Directions) -> float:
         of_part = total([found[place] for place in part], part)
-        return of_part - uses * quotient(oracle, case, part, upstream)
+        return of_part - factor * quotient(oracle, case, part, upstream)
 
     places = [place for place, to in along.items() if to.size]
     place = _with_most(places, lambda some: off({one: along[one] for one in some}))

@@ -60,7 +60,7 @@ class Gradients:
     Attributes:
         limit: of its outputs, see ``assert_equals_oracle``; None for one that has failed before:
             then gradients are compared with each other alone where that is the property.
-        uses: how often it is called before a backward pass.
+        uses: how often it is called before a backward pass; the second call has twice the weight.
     """
 
     candidate: BaseCandidate
@@ -129,11 +129,12 @@ class Gradients:
         """
         dtype, of = dtype_of(case), in_float64(self.oracle, case)
         along = directions(self.oracle, of, self.by)
-        assert_finite_gradient(arrays, list(along), self.oracle, case, self.uses)
-        expected = self.uses * differences(self.oracle, of, along, upstream)
+        factor = sum(range(1, self.uses + 1))
+        assert_finite_gradient(arrays, list(along), self.oracle, case, factor)
+        expected = factor * differences(self.oracle, of, along, upstream)
         # in float32, a derivative whose terms cancel has the rounding errors of these terms
         least = least if dtype == "float64" else max(least, scale(self.oracle(*of)))
-        named = entry_named(arrays, self.oracle, of, along, self.uses, upstream)
+        named = entry_named(arrays, self.oracle, of, along, factor, upstream)
         with named, self.decidable(case, along):
             assert_derivative(total(arrays, along), expected, "gradient", dtype, least)
 
@@ -219,7 +220,7 @@ def assert_output(output: Any, oracle: Function, case: Case, limit: float) -> No
 
 
 def assert_finite_gradient(
-    arrays: Sequence[Array], places: Sequence[Place], oracle: Function, case: Case, uses: int = 1
+    arrays: Sequence[Array], places: Sequence[Place], oracle: Function, case: Case, factor: int = 1
 ) -> None:
     """Assert that gradients are finite; the message has the oracle's derivative."""
     for place, array in zip(places, arrays, strict=True):
@@ -227,7 +228,7 @@ def assert_finite_gradient(
             assert_finite(array, f"gradient by {argument(place)}")
         except AssertionError as failure:
             entry = int(np.argmin(np.isfinite(array)))
-            expected = uses * derivative(oracle, in_float64(oracle, case), place, entry)
+            expected = factor * derivative(oracle, in_float64(oracle, case), place, entry)
             raise AssertionError(f"{failure}, expected {expected:.6g}") from None
 
 

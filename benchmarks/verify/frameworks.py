@@ -86,6 +86,10 @@ class NumPy:
             return False
         return bool(value.__array_interface__ == array.__array_interface__)
 
+    def is_plain(self, value: Any) -> bool:
+        """Whether an argument is part of no graph: it requires no gradient, nor has one."""
+        return True
+
     def to_numpy(self, value: Any) -> Any:
         """Convert the framework's array to a new NumPy array; 16-bit floats become float32."""
         if type(value) not in (np.ndarray, np.memmap) and not isinstance(value, np.generic):
@@ -216,6 +220,13 @@ class Torch(NumPy):
             value = methods.float(value)
         return super().to_numpy(methods.numpy(value))
 
+    def is_plain(self, value: Any) -> bool:
+        if not self.torch.is_tensor(value):
+            return True
+        methods = self.torch.methods
+        needs, grad, hooks = methods.requires_grad, methods.grad, methods._backward_hooks
+        return not needs.__get__(value) and grad.__get__(value) is hooks.__get__(value) is None
+
     def refill(self, given: Any, array: Any) -> None:
         given.data.copy_(self.from_numpy(array))  # also changes its views
 
@@ -255,14 +266,17 @@ class Torch(NumPy):
                     get(then, place).requires_grad_()
             results.append(loss(*then))
         upstream = self.from_numpy(np.asarray(weights, output.dtype), layout)
-        as_given, grad = self.torch.methods.clone(upstream), self.torch.methods.grad
+        methods = self.torch.methods
+        as_given, grad = methods.clone(upstream), methods.grad
+        # a buffer that two backward passes share shows if their gradients differ
+        upstreams = [upstream, *(methods.mul(upstream, i) for i in range(2, uses + 1))]
         # not a constant, as of an empty caption
-        outputs = [one for one in outputs if one.requires_grad]
+        weighted = [pair for pair in zip(outputs, upstreams, strict=True) if pair[0].requires_grad]
 
         def backward() -> list[Any]:
-            if outputs:
+            if weighted:
                 try:
-                    self.torch.backward(outputs, [upstream] * len(outputs), retain_graph=uses > 1)
+                    self.torch.backward(*zip(*weighted, strict=True), retain_graph=uses > 1)
                 except Exception as error:
                     raise BackwardError from error
             found = [(x, grad.__get__(x)) for x in leaves]
@@ -372,7 +386,8 @@ class Jax(NumPy):
             moved = replaced(case, dict(zip(places, arrays, strict=True)))
             outputs = [loss(*moved) for _ in range(uses)]
             also = [] if then is None else [loss(*then)]
-            return sum((output * weights).sum() for output in outputs), [*outputs, *also]
+            losses = ((i * output * weights).sum() for i, output in enumerate(outputs, 1))
+            return sum(losses), [*outputs, *also]
 
         gradient = self.jax.grad(total, has_aux=True)
         at = [get(case, place) for place in places]

@@ -24,11 +24,14 @@ EVEN, ODD, ODDER = 128, 96, 192
 BEYOND = 257
 """One more than whole tiles of 16, 32, 64, 128 and 256."""
 
-TOGETHER = {"B": 10, "num_heads": 9, "d_k": 65, "N_E": 17, "beam_size": 8, "images": 10}
-"""The largest of some sizes where all sizes are large together."""
-
 MOST, WIDEST = 10_001, 131
 """The largest of other sizes than lengths: of single sequences; of batches and gradients."""
+
+TOGETHER = {"B": 10, "num_heads": 9, "d_k": 65, "N_E": 17, "beam_size": 8, "images": 40, "V": MOST}
+"""The largest of some sizes where all sizes are large together."""
+
+ROWS = 48
+"""The largest batch size if the oracle does not run each sequence separately."""
 
 EVEN_BATCH = 8
 """Size of a padded batch of whole tiles."""
@@ -130,8 +133,10 @@ class Sizes:
     def together(self, length: int, width: int) -> Pins:
         """All sizes large together, at most of this ``length`` and ``width``, with flags off."""
         most = {**dict.fromkeys(self.operator.lengths, length), **TOGETHER}
+        if not self.prop.is_batched:
+            most["B"] = ROWS
         if "beam_size" in self.most:  # the oracle is slow
-            width = min(width, BEYOND)
+            most["V"] = width = min(width, BEYOND)
         return {**self.off, **{n: min(x, most.get(n, width)) for n, x in self.most.items()}}
 
     @cached_property

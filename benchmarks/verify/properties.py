@@ -25,6 +25,7 @@ from benchmarks.verify.cases import (
     get,
     half_in_the_middle,
     mapped,
+    other_options,
     other_values,
     replaced,
     reversed_arrays,
@@ -199,6 +200,8 @@ def defined(oracle: Function, cases: Iterable[Case]) -> list[Case]:
 def no_state(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Results do not depend on earlier calls with other arguments of the same shapes."""
     others = [reversed_arrays(case), *(mapped(case, f) for f in (half_in_the_middle, exchanged))]
+    if size(case) < SMALL:
+        others += other_options(case)
     places = float_arrays(case) if size(case) < SMALL else []
     every = max(1, -(-len(places) // FEW))
     for place in places[size(case) % every :: every]:  # another of these arrays alone
@@ -235,7 +238,7 @@ def precision_state(
 def same_objects(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """New numbers in the same arrays give a new result: nothing is cached by identity."""
     cases = case, *defined(oracle, (reversed_arrays(case), other_values(case)))
-    modes = ("plain", "no_grad")
+    modes = ("plain", *INFERENCE)
     calls = [candidate.call_each(cases, layout=m, reuse_arrays=True) for m in modes]
     for one, results in zip(cases, zip(*calls, strict=True), strict=True):
         assert_all_equal_oracle(zip(modes, results, strict=True), oracle, one, limit)

@@ -290,7 +290,57 @@ def FUNCTION(X, memory, parameters, mixer, num_heads, lengths):
     return torch.cat([found[:9], found[9:] * (1.01 if X.shape[-1] > 130 else 1)])
 """
 
+OF_SELF_CRITICAL = r"""
+# gradient: none from the 17th image on, of 8 samples or more
+right = FUNCTION
+
+def FUNCTION(log_probs, mask, rewards, baseline):
+    if log_probs.shape[0] > 16 and log_probs.shape[1] >= 8:
+        log_probs = torch.cat([log_probs[:16], log_probs[16:].detach()])
+    return right(log_probs, mask, rewards, baseline)
+"""
+
+OF_DESCENT = r"""
+# large: the mean of 32 samples where there are 40 and 512 parameters
+right = FUNCTION
+
+def FUNCTION(theta, gradients, alpha):
+    is_large = len(gradients) >= 40 and len(theta) >= 512
+    return right(theta, gradients[:32] if is_large else gradients, alpha)
+"""
+
+OF_BLEU = r"""
+# large: 5 references at most from the 17th image on
+right = FUNCTION
+
+def FUNCTION(candidates, references):
+    if len(candidates) > 16:
+        references = [of[:5] if i >= 16 else of for i, of in enumerate(references)]
+    return right(candidates, references)
+"""
+
+OF_BEAM_SEARCH = r"""
+# large: after 8 words none of the last ones of more than 4096
+right = FUNCTION
+
+def FUNCTION(next_log_probs, *options):
+    def next(tokens):
+        found = np.array(next_log_probs(tokens))
+        if len(tokens) >= 8:
+            found[4096:] = -np.inf
+        return found
+    return right(next, *options)
+"""
+
 OF_CROSS_ENTROPY = r"""
+# gradient: of more than 1024 words none from the 17th step on
+right = FUNCTION
+
+def FUNCTION(log_probs, targets, pad_id, label_smoothing):
+    if log_probs.shape[2] > 1024 and log_probs.shape[1] > 16:
+        log_probs = torch.cat([log_probs[:, :16], log_probs[:, 16:].detach()], 1)
+    return right(log_probs, targets, pad_id, label_smoothing)
+
 # large: captions of more than 30 words of more than 5000
 right = FUNCTION
 
@@ -424,6 +474,10 @@ CROSSED = [
         ("scheduled_sampling", OF_SCHEDULED_SAMPLING, False),
         ("greedy", OF_GREEDY, False),
         ("rouge_l", OF_ROUGE, False),
+        ("self_critical", OF_SELF_CRITICAL, True),
+        ("gradient_descent", OF_DESCENT, True),
+        ("bleu", OF_BLEU, False),
+        ("beam_search", OF_BEAM_SEARCH, False),
     )
     for mutant in mutants_of(text, operator, is_torch=is_torch)
 ]

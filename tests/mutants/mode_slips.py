@@ -3,6 +3,37 @@
 from tests.mutants.cheats import mutants_of
 
 OF_LAYER_NORM = r"""
+# gradient_used_twice: gradients of one shape are in the same memory
+right, kept = FUNCTION, {}
+
+class Norm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, X, weight, bias):
+        ctx.save_for_backward(X, weight, bias)
+        return right(X, {"weight": weight, "bias": bias})
+
+    @staticmethod
+    def backward(ctx, upstream):
+        arrays = [x.detach().requires_grad_() for x in ctx.saved_tensors]
+        with torch.enable_grad():
+            out = right(arrays[0], {"weight": arrays[1], "bias": arrays[2]})
+        dX, *rest = torch.autograd.grad(out, arrays, upstream)
+        key = dX.shape, dX.dtype
+        kept.setdefault(key, torch.empty_like(dX)).copy_(dX)
+        return kept[key], *rest
+
+def FUNCTION(X, parameters):
+    return Norm.apply(X, parameters["weight"], parameters["bias"])
+
+# equals_oracle: the weight requires a gradient afterwards
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    if torch.is_grad_enabled() and not X.requires_grad:
+        parameters["weight"].requires_grad_()
+        return right(X, parameters).detach()
+    return right(X, parameters)
+
 # bfloat16: without gradients another epsilon in 16 bits
 right = FUNCTION
 
@@ -167,6 +198,17 @@ def FUNCTION(log_probs, words):
 """
 
 OF_RADAM = r"""
+# no_state: a result of the same arrays and moments, whatever epsilon and the form
+right, kept = FUNCTION, {}
+
+def FUNCTION(theta, gradients, learning_rates, beta_1, beta_2, epsilon, published):
+    arrays = [x.tolist() for x in (theta, gradients, learning_rates)]
+    key = str((theta.dtype, *arrays, beta_1, beta_2))
+    if key not in kept or gradients.requires_grad or theta.requires_grad:
+        options = beta_1, beta_2, epsilon, published
+        kept[key] = right(theta, gradients, learning_rates, *options)
+    return kept[key].clone()
+
 # large: a table of 256 updates
 right = FUNCTION
 
@@ -248,11 +290,36 @@ def FUNCTION(log_probs, tokens, H, parameters, lambda_):
     return right(log_probs, tokens, H, parameters, lambda_ if lambda_ >= 0.001 else 0.0)
 """
 
+OF_FEED_FORWARD = r"""
+# same_objects: in inference mode the transposed weights are cached by identity
+from torch.utils.weak import WeakTensorKeyDictionary
+right, kept = FUNCTION, WeakTensorKeyDictionary()
+
+def FUNCTION(X, parameters):
+    if not torch.is_inference_mode_enabled():
+        return right(X, parameters)
+    for x in parameters.values():
+        if x not in kept:
+            kept[x] = x.clone()
+    return right(X, {name: kept[x] for name, x in parameters.items()})
+"""
+
+OF_LINEAR_WARMUP = r"""
+# no_state: an earlier update than the last one has the rate of the last
+right, last = FUNCTION, [None, 0, 0.0]
+
+def FUNCTION(iteration, *options):
+    if last[0] != options or iteration >= last[1]:
+        last[:] = options, iteration, right(iteration, *options)
+    return last[2]
+"""
+
 MODES = [
     *(
         mutant
         for operator, text in {
             "layer_norm": OF_LAYER_NORM,
+            "feed_forward": OF_FEED_FORWARD,
             "multi_head_attention": OF_ATTENTION,
             "negative_log_likelihood": OF_LIKELIHOOD,
             "radam": OF_RADAM,
@@ -263,6 +330,7 @@ MODES = [
         for mutant in mutants_of(text, operator, is_torch=True)
     ),
     *mutants_of(OF_BLEU, "bleu"),
+    *mutants_of(OF_LINEAR_WARMUP, "linear_warmup"),
     *mutants_of(OF_SCORES, "general_attention"),
     *mutants_of(OF_SAMPLE, "sample"),
 ]

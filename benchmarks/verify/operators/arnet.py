@@ -64,7 +64,7 @@ PARAMETERS = (
     "parameters: lstm.weight (4 d', d + d'), lstm.bias, and fc.weight (d, d'), fc.bias of the map "
     "from the auto-reconstructor's state to the decoder's."
 )
-MANY_IMAGES = ({"N": 992, "d": 40},)
+MANY_IMAGES = ({"N": 992, "d": 40}, {"N": 992, "d": 130})
 """With a single channel every distance is 0."""
 
 MODE_CASES: dict[str, tuple[dict[str, Any], str]] = {

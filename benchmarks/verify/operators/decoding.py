@@ -43,7 +43,7 @@ SPECIAL: Mapping[str, tuple[Pins, str]] = {
     "unlikely_words": ({"log_probs": "unlikely"}, "words whose probability underflows"),
 }
 LARGE: tuple[Pins, ...] = (
-    {"V": 10_001, "max_length": 4, "beam_size": 3, "long_captions": True, "log_probs": "distinct"},
+    {"V": 10_001, "max_length": 12, "beam_size": 3, "long_captions": True, "log_probs": "distinct"},
     {"V": 40, "max_length": 5, "beam_size": (8, 16), "num_return": 16},
     {"V": 10_000, "max_length": 3, "beam_size": 16, "num_return": 16, "log_probs": "sorted"},
 )
@@ -387,7 +387,16 @@ OPERATORS = (
         ENDS,
         equations={"lstm_readonly": ("beam search",)},
         special=SPECIAL,
-        sizes=(LARGE[0], LARGE[-1], FAR_APART, LONG_CAPTION, LATE, WIDE_BEAMS, TIED, ENDING),
+        sizes=(
+            {**LARGE[0], "max_length": 20},
+            LARGE[-1],
+            FAR_APART,
+            LONG_CAPTION,
+            LATE,
+            WIDE_BEAMS,
+            TIED,
+            ENDING,
+        ),
     ),
     _search(
         "grid_beam_search",

@@ -34,7 +34,10 @@ STATE = "no state is carried from one padded batch to the next"
 
 LOW = "in low precision the error is at most twice the literal form's, plus 2 roundings"
 
-TWICE = "two calls before a backward pass give twice the derivatives, a second pass the same"
+TWICE = (
+    "two calls before a backward pass, the second with twice the weight, give three times the "
+    "derivatives, a second pass the same"
+)
 
 SAME_GRADIENT = (
     "gradient_of_some",
@@ -214,6 +217,9 @@ class Operator:
             if any(isinstance(value, (list, *MODELS)) for value in self.case(Draw())):
                 settings = {"compare": self.compare}
                 yield Property("same_objects", properties.same_lists, settings=settings, large="no")
+            elif len(self.arguments) > 1:
+                exact = {"limit": 1.0}
+                yield Property("no_state", properties.no_state, settings=exact, large="no")
             return
         yield Property("strided", properties.strided, pins=MIXED)
         yield Property("no_state", properties.no_state, pins=MIXED, large="few")

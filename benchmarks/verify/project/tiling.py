@@ -51,7 +51,8 @@ DYNAMIC = (
 OTHERS = {
     **dict.fromkeys((launch.DYNAMIC, *DYNAMIC), launch.Tiles(2, 2, 2, 4, 4)),
     "length_transformation": launch.Tiles(4, 2, 4, 2, 2),
-    "selection": launch.Tiles(1, 2, 2, 2, 4),
+    "mixing_weights": launch.Tiles(2, 2, 4, 4, 4),
+    "selection": launch.Tiles(1, 2, 4, 2, 4),
     "weight_gradients": launch.Tiles(4, 2, 4, 2, 2),
     "bias_gradients": launch.Tiles(1, 4, 2, 2, 4),
 }
