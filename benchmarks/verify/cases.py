@@ -170,16 +170,22 @@ def _middle(values: Any) -> slice:
     return slice(len(values) // 3, len(values) // 3 + max(len(values) // 3, 1))
 
 
+SMALLER = 63 / 64
+"""A factor that leaves a number in its domain, and shows in a result."""
+
+
 def other_options(case: Case) -> Iterator[Case]:
-    """The case with one option changed: a flag turned, a number halved; whole numbers only of a
-    case without arrays, since others may be sizes.
+    """The case with one option changed: a flag turned, a number a little smaller; whole numbers
+    halved, but only of a case without arrays, since others may be sizes.
     """
-    numbers = (float,) if float_arrays(case) else (int, float)
+    has_arrays = bool(float_arrays(case))
     for i, value in enumerate(case):
         if isinstance(value, bool):
             yield *case[:i], not value, *case[i + 1 :]
-        elif type(value) in numbers:
-            yield *case[:i], type(value)(value / 2), *case[i + 1 :]
+        elif isinstance(value, float):
+            yield *case[:i], value * SMALLER, *case[i + 1 :]
+        elif isinstance(value, int) and not has_arrays:
+            yield *case[:i], value // 2, *case[i + 1 :]
 
 
 def other_values(case: Case) -> Case:
