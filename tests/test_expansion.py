@@ -1,21 +1,29 @@
 """What must hold of the expansion operators and layers, beyond their conformance."""
 
+from collections import defaultdict
+from dataclasses import replace
 from functools import partial
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.verify import strategies
-from benchmarks.verify.tolerances import PROMOTED
-from tests.support.expansion import FORMS, operator
-from tests.support.parity import gradients, numpy, tensor
+from benchmarks.verify.cases import numpy_dtype
+from benchmarks.verify.precision import SMALLEST
+from benchmarks.verify.tolerances import PROMOTED, scale
+from tests.support.covers import covers
+from tests.support.expansion import FORMS, batched, operator, run
+from tests.support.parity import flat, gradients, numpy, tensor
+from tests.support.precision import Errors, nudge
 from torch_impl.expansion import (
     DynamicExpansion,
     StaticExpansion,
     dynamic_expansion,
+    factored,
     static_expansion,
 )
 
@@ -23,6 +31,34 @@ MODERATE = st.one_of(
     strategies.static_cases(kinds=strategies.MODERATE),
     strategies.dynamic_cases(kinds=strategies.MODERATE),
 )
+
+
+@pytest.mark.parametrize("precision", SMALLEST)
+@covers(expansionnet_v1=[3, 4, 5, 6, 7, 8, 9], expansionnet_v2=[1, 2, 3, 4, 5, 6, 7, 8, 9])
+def test_lower_precision_is_as_good_as_the_literal_form(precision):
+    errors = defaultdict(lambda: Errors(precision))
+
+    @settings(max_examples=60)
+    @given(MODERATE, strategies.generators(), st.sampled_from((8, factored.CHUNK)))
+    def collect(case, generator, chunk):
+        case = case.astype(numpy_dtype(precision)).astype(np.float64)
+        out, dX_exact = batched(case)
+        literally, dX_literally = batched(case, precision)
+        moved = {name: nudge(x, precision, generator) for name, x in case.arrays.items()}
+        nudged, dX_nudged = batched(replace(case, **moved))
+        for form in FORMS:
+            with mock.patch.object(factored, "CHUNK", chunk):
+                actual, dX = run(case, getattr(torch, precision), implementation=form)
+            errors[form, "output"].add(actual, literally, out, [nudged])
+            for name in dX:
+                forms = (dX[name], dX_literally[name], dX_exact[name], [dX_nudged[name]])
+                for found in (errors[form, name], errors[form, "any gradient"]):
+                    found.add(*forms, scale(flat(dX_exact)))
+
+    collect()
+    statistics = {"output": (np.max, np.mean), "any gradient": (np.max,)}
+    for (form, name), found in errors.items():
+        found.check(f"{name}, {form}", statistics.get(name, (np.mean,)))
 
 
 @st.composite

@@ -1,12 +1,16 @@
 """Batched encoder and decoder layers and stacks against the oracle, and what must hold of them."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.verify import strategies
+from benchmarks.verify.tolerances import assert_close
 from reference import transformer as oracle
+from tests.support.covers import covers
+from tests.support.parity import flat, gradients, load, numpy, tensor
 from torch_impl.layers.transformer import (
     Decoder,
     DecoderLayer,
@@ -96,3 +100,33 @@ def test_bad_input_is_named():
         encoder(x, [4, 1])
     with pytest.raises(ValueError, match=r"lengths \[4, 1\] must lie between 0 and 3"):
         decoder(x, x, None, [4, 1])
+
+
+@covers(expansionnet_v1=[11], expansionnet_v2=[12])
+@given(
+    st.data(),
+    sizes(),
+    strategies.decoder_mixers(),
+    st.sampled_from(strategies.FILLINGS),
+    strategies.generators(),
+)
+def test_a_decoder_layer_is_the_oracle_s_whatever_padding_holds(
+    data, sizes, mixer, filling, generator
+):
+    """Padding in the memory and among the words; NaN there reaches nothing."""
+    layer = DecoderLayer(mixer=Mixer.parse(mixer), **sizes)
+    parameters, num_heads = load(layer, generator), sizes["num_heads"]
+    memory = data.draw(strategies.tokens(sizes["d_model"], kinds=("normal", "zeros"), empty=True))
+    lengths = data.draw(st.lists(st.integers(0, 5), min_size=len(memory.x), max_size=len(memory.x)))
+    Y = generator.standard_normal((len(memory.x), 5, sizes["d_model"]))
+    valid = np.arange(5) < np.array(lengths)[:, None]
+    y = tensor(np.where(valid[..., None], Y, filling))
+    out = layer(y, tensor(memory.filled(filling)), lengths, torch.from_numpy(memory.mask))
+    torch.autograd.backward(out.sum())
+    for b, seen in enumerate(memory.mask):
+        if seen.any() and lengths[b]:
+            words, image = Y[b, : lengths[b]], memory.x[b][seen]
+            expected = oracle.decoder_layer(words, image, parameters, mixer, num_heads)
+            assert_close(out[b, : lengths[b]].detach(), expected)
+    assert np.isfinite(numpy(out)).all()
+    assert np.isfinite(flat(gradients(layer))).all()

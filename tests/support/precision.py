@@ -31,7 +31,7 @@ class Errors:
         self.unit, self.cases = UNITS[precision], 0
         self.actual, self.literal, self.ulps = [], [], []
 
-    def add(self, actual, literal, exact, nudged):
+    def add(self, actual, literal, exact, nudged, size=None):
         """One case.
 
         Args:
@@ -39,9 +39,10 @@ class Errors:
             literal: the literal form in this precision.
             exact: float64.
             nudged: float64 of ``nudge``-d inputs, several where the result may jump.
+            size: the scale of the output, if not its own.
         """
         self.cases += 1
-        ulp = self.unit * scale(exact)
+        ulp = self.unit * (size or scale(exact))
         of_inputs = max(error(other, exact) for other in nudged) + ulp
         yardstick = error(literal, exact) / of_inputs
         if np.isfinite(yardstick):
@@ -49,10 +50,10 @@ class Errors:
             self.literal.append(yardstick)
             self.ulps.append(ulp / of_inputs)
 
-    def check(self, what):
+    def check(self, what, statistics=(np.max, np.mean)):
         """Hold what was added to the rule, its worst and its mean."""
         assert len(self.literal) > self.cases / 2 > 5, f"{len(self.literal)} of {self.cases} cases"
-        for how in (np.max, np.mean):
+        for how in statistics:
             found = float(how(self.actual))
             bound = literal_bound(float(how(self.literal)), float(how(self.ulps)))
             assert found <= bound, f"{what}: {how.__name__} error {found:.3g} exceeds {bound:.3g}"
