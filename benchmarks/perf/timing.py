@@ -6,10 +6,8 @@ them alike. One of them is timed twice in every round: the difference of the two
 
 from __future__ import annotations
 
-import gc
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks import collector
 from benchmarks.perf.clock import Clock
 from benchmarks.statistics import Estimate, median, paired_ratio, verdict
 
@@ -136,7 +135,7 @@ def measure(
     samples: dict[str | None, list[float]] = {name: [] for name, _ in calls_of_a_round}
     order = np.random.default_rng(0)
     clock, done = Clock(), 0
-    with _no_collection():
+    with collector.paused():
         began = perf_counter()
         while done < budget.least or (
             done < budget.most and perf_counter() - began < budget.seconds
@@ -156,18 +155,6 @@ def measure(
     again = samples.pop(None)
     named = {name: values for name, values in samples.items() if name is not None}
     return Measurement(named, twin, again, first_calls, clock.jumps)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Disable Python's garbage collector within the block."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _stopwatch(device: torch.device, flush: bool) -> Callable[[Function], float]:

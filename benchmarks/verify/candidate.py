@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.verify import wire
 from benchmarks.verify.cases import MODELS, Place, each_once, objects
-from benchmarks.verify.earlier import COMPARED_BYTES, Arguments, EarlierResults
+from benchmarks.verify.earlier import COMPARED_BYTES, EarlierResults, arguments_content
 from benchmarks.verify.frameworks import (
     FRAMEWORKS,
     NUMBERS,
@@ -202,7 +202,8 @@ class Candidate(BaseCandidate):
         self._seeds: dict[str, Any] = {}
         self._given: list[Any] = []
         self._returned: Any = None
-        self._earlier, self._earlier_given = (EarlierResults(self._content) for _ in range(2))
+        self._earlier = EarlierResults(self._content)
+        self._earlier_given = EarlierResults(partial(arguments_content, self._arrays))
         self._called = set[Callable[..., Any]]()
         self.result_framework = ""
 
@@ -214,7 +215,7 @@ class Candidate(BaseCandidate):
         if last is not None and not self._share_memory(last, self._given):
             self._earlier.add(last)
         if not reuse and sum(map(_bytes, self._given)) < COMPARED_BYTES:
-            self._earlier_given.add(Arguments(self._given))
+            self._earlier_given.add(self._given)
         if reuse:
             self._refill(self._given, case)
         else:
@@ -294,17 +295,13 @@ class Candidate(BaseCandidate):
         return list(map(now, given, case))
 
     def _content(self, result: Any) -> bytes:
-        """A result, or arguments, as bytes; empty if it cannot be sent."""
+        """A result as bytes; empty if it cannot be sent."""
         with suppress(CandidateError, TypeError):
-            if isinstance(result, Arguments):
-                return wire.dump([self._argument(value) for value in result])
             return wire.dump(self._run(to_numpy, self._arrays, result))
         return b""
 
     def _argument(self, value: Any) -> Any:
         """An argument after a call, as NumPy arrays; lists as they are."""
-        if isinstance(value, MODELS):
-            return value.table
         is_data = isinstance(value, Mapping) or hasattr(value, "dtype")
         return to_numpy(self._arrays, value) if is_data else value
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from operator import is_
 from typing import Any
 
+from benchmarks import collector
 from benchmarks.verify.cases import Case, rounded
 
 RESULTS = 4
@@ -40,7 +39,7 @@ class Oracle:
             if _are_same(of, arguments):
                 return result
         try:
-            with _uncollected():
+            with collector.paused():  # a search makes a million hypotheses, in no cycle
                 result = self.of(*arguments)
         except Exception as error:
             raise OracleError(f"{self.name}'s oracle raised {error!r}") from error
@@ -56,18 +55,6 @@ class Oracle:
         value = compute()
         self._values.append((what, tuple(of), value))
         return value
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the garbage collector: a search makes a million hypotheses, in no cycle."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _are_same(one: Sequence[Any], other: Sequence[Any]) -> bool:

@@ -175,7 +175,7 @@ class Isolated(BaseCandidate):
         self._number = self.calls = 0
         self.hash_seed = HASH_SEEDS[0]
         self._given = self._request = Shared(None)
-        about = self._start()
+        about = self._start(asked=True)
         self.padding, self.mentions, self.is_apart = about.padding, about.mentions, about.apart
 
     def restart(self) -> None:
@@ -268,7 +268,8 @@ class Isolated(BaseCandidate):
             _, (after, *_) = self._given.now()
             assert_unchanged(after, arguments, keyword)
 
-    def _start(self) -> _About:
+    def _start(self, asked: bool = False) -> Any:
+        """Start a worker; returns what it says of the candidate if ``asked``, which takes time."""
         self._group, self._connection = _forked(self.hash_seed, self._output.fileno())
         options = {
             "source": self._pickled,
@@ -279,9 +280,10 @@ class Isolated(BaseCandidate):
             "path": sys.path,
             "folder": str(Path.cwd()),
             "memory": None if self.device.startswith("cuda") else self.limits.memory,
+            "asked": asked,
         }
         try:
-            about = _converted(self._ask("load", options), _About)
+            about = _converted(self._ask("load", options), _About if asked else dict)
         except CandidateError as error:
             self.close()
             raise InputError(f"candidate {self.name}: while it was loaded, it {error}") from None

@@ -143,8 +143,9 @@ def _loaded(
     path: list[str],
     folder: str,
     memory: int | None,
+    asked: bool,
 ) -> tuple[Candidate, dict[str, Any]]:
-    """Load the candidate; returns it, with its padding argument and the frameworks it imports."""
+    """Load the candidate; returns it, and if ``asked`` what its module has, for ``_About``."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if memory is not None:
@@ -163,6 +164,8 @@ def _loaded(
         padding = padding_argument(candidate.function, arguments)
     except TypeError as error:
         raise InputError(f"candidate {name} {error}") from None
+    if not asked:
+        return candidate, {}
     of = getattr(candidate.function, "__module__", "")
     module = sys.modules.get(of) if of != "__main__" else None  # which is this one here
     nodes = _nodes(module)
