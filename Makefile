@@ -5,14 +5,21 @@ BIN := $(VENV)/bin
 # without its bytecode every process compiles the project anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: report test browser faults mutants campaign lint quick-report timings clean
+# the tests of the conformance kit, and of our implementations by it
+KIT = conformance faults mutants shrinking time_candidate verify*
+KIT_FILES = $(KIT:%=tests/test_%.py)
+
+.PHONY: report test kit browser faults mutants campaign short-campaign lint quick-report timings clean
 
 report: $(VENV)/installed
 	$(BIN)/captionbench report
 
 # three on two cores: a seventh of the time they wait for processes and files
 test: $(VENV)/installed
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(KIT_FILES:%='--ignore-glob=%')
+
+kit: $(VENV)/installed
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(KIT_FILES)
 
 # the report in a real browser; without one it says that it is not run
 browser: $(VENV)/installed
@@ -31,6 +38,10 @@ mutants: $(VENV)/installed
 campaign: $(VENV)/installed
 	$(BIN)/python -m tests.campaign --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.every_option
+
+short-campaign: $(VENV)/installed
+	$(BIN)/python -m tests.campaign --seconds 60
+	$(BIN)/python -m tests.every_option --cases 150
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
