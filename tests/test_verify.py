@@ -95,6 +95,7 @@ def test_a_wrong_torch_candidate_fails_where_it_is_wrong_and_its_case_pastes(cap
     of_values |= {"padded_same_objects"}
     of_values |= {"empty_sequence", "padded_gradient", "padded_float32", "padded_strided"}
     of_values |= {"padded_same_array", "padded_inference", "padded_gradient_used_twice"}
+    of_values |= {"padded_inference_state"}
     of_values |= {"padded_huge", "padded_large_scores", "padded_bfloat16", "padded_float16"}
     of_values |= {"padded_gradient_huge", "padded_gradient_large_scores"}
     assert set(wrong) == of_values

@@ -30,7 +30,11 @@ from benchmarks.verify.tolerances import OutOfToleranceError
 DIFFERENTIATED = (gradients.gradient, gradients.gradient_in_regime, gradients.finite_in_float32)
 """Checks that compare with central differences of cases of every size."""
 
-OF_ANOTHER = (gradients.gradient_after_other, properties.precision_state)
+OF_ANOTHER = (
+    gradients.gradient_after_other,
+    gradients.inference_state,
+    properties.precision_state,
+)
 """Checks that draw another case, by their argument ``another``."""
 
 SAID = 2000

@@ -184,8 +184,7 @@ class Torch(NumPy):
             if layout == "columns":
                 return torch.cat([other, tensor], -1)[..., tensor.shape[-1] :]
             if layout == "offset":
-                larger = torch.cat([other.flatten()[:1], tensor.flatten()])
-                return larger[1:].view(tensor.shape)
+                return torch.cat([other.flatten()[:1], tensor.flatten()])[1:].view(tensor.shape)
             axes = tuple(reversed(range(tensor.ndim)))
             return tensor.permute(axes).contiguous().permute(axes)
         return tensor
@@ -212,12 +211,17 @@ class Torch(NumPy):
             raise NotAnArrayError("a tensor while a TorchFunctionMode or TorchDispatchMode is on")
         if value.layout != torch.strided:
             raise NotAnArrayError(f"a tensor with the layout {value.layout}")
+        if (array := torch.in_memory(value)) is not None:
+            if methods.dtype.__get__(value) == torch.bfloat16:
+                array = (array.astype(np.uint32) << 16).view(np.float32)
+            return super().to_numpy(array)
+        if torch.are_operators_replaced():
+            raise NotAnArrayError("a tensor while one of PyTorch's own operators is replaced")
         if methods.is_cuda.__get__(value):  # wait for all streams
             torch.synchronize(value.device)
-        for method in (methods.detach, methods.cpu, methods.resolve_conj, methods.resolve_neg):
-            value = method(value)
-        if value.dtype in (torch.bfloat16, torch.float16):
-            value = methods.float(value)
+        low = [methods.float] if value.dtype in (torch.bfloat16, torch.float16) else []
+        for step in (methods.detach, methods.cpu, methods.resolve_conj, methods.resolve_neg, *low):
+            value = step(value)
         return super().to_numpy(methods.numpy(value))
 
     def is_plain(self, value: Any) -> bool:
@@ -231,7 +235,10 @@ class Torch(NumPy):
         given.data.copy_(self.from_numpy(array))  # also changes its views
 
     def poison(self, given: Any) -> None:
-        given.data.copy_(self._nan)
+        memory = self.torch.in_memory(given)
+        is_float = memory is not None and memory.dtype.kind == "f"
+        array, nan = (memory, NAN) if is_float else (given.data, self._nan)
+        array[...] = nan
 
     def gradient(
         self,
@@ -267,7 +274,7 @@ class Torch(NumPy):
             results.append(loss(*then))
         upstream = self.from_numpy(np.asarray(weights, output.dtype), layout)
         methods = self.torch.methods
-        as_given, grad = methods.clone(upstream), methods.grad
+        as_given, grad = self.to_numpy(upstream), methods.grad
         # a buffer that two backward passes share shows if their gradients differ
         upstreams = [upstream, *(methods.mul(upstream, i) for i in range(2, uses + 1))]
         # not a constant, as of an empty caption
@@ -291,7 +298,7 @@ class Torch(NumPy):
             except BackwardError as error:  # it may release what it saved
                 if not isinstance(error.__cause__, RuntimeError):
                     raise
-        if not self.torch.equal(upstream, as_given):
+        if not same(self.to_numpy(upstream), as_given):
             raise ValueError("the backward pass changed the upstream gradient in place")
         for place, leaf in zip(places, leaves, strict=True):
             value = get(case, place)

@@ -40,6 +40,8 @@ from benchmarks.verify.properties import (
     Batched,
     Function,
     UndecidedError,
+    assert_equals_oracle,
+    unseen,
     views,
 )
 from benchmarks.verify.tolerances import (
@@ -160,6 +162,22 @@ def gradient_after_other(
     if candidate.framework == "torch":
         ways.append({"then": others[-1], "layout": REFILLED})
     assert_same_gradients(of, case, *ways)
+
+
+def inference_state(
+    candidate: BaseCandidate,
+    oracle: Function,
+    case: Case,
+    *,
+    by: Sequence[int],
+    another: Callable[[Draw], Case],
+    limit: float | None = 1.0,
+) -> None:
+    """After a call in inference mode, the first of its sizes, the gradient is correct."""
+    first = unseen(case, another, 3)
+    with suppress(UndecidedError):
+        assert_equals_oracle(candidate(*first, layout="inference_mode"), oracle, first, 1.0)
+    Gradients(candidate, oracle, by, limit).plain(first)
 
 
 def gradient_same_array(

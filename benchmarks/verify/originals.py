@@ -1,11 +1,12 @@
 """NumPy's and PyTorch's functions as they are before a candidate is imported.
 
 A candidate can replace those of the modules. Methods of tensors are PyTorch's own, of a type that
-cannot be changed, unlike ``torch.Tensor``.
+cannot be changed, unlike ``torch.Tensor``; but many call operators, which it can replace, too.
 """
 
 from __future__ import annotations
 
+import ctypes
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -14,14 +15,23 @@ import numpy
 
 np: Any = SimpleNamespace(**vars(numpy))
 
+READING = (
+    *("detach", "to.dtype", "to.dtype_layout", "_to_copy", "copy_", "empty_strided"),
+    *("clone", "resolve_conj", "resolve_neg"),
+)
+"""PyTorch's operators by which tensors of other devices than the CPU are read."""
+
+WRITABLE = 0x200
+"""PyBUF_WRITE of Python's C interface."""
+
 
 @cache
 def torch_originals() -> Any:
     """``torch``'s functions when first called, and:
 
     ``methods`` of tensors, ``data_ptr`` of storages, ``Parameter``, ``synchronize`` of CUDA,
-    ``backward``, which ``torch.autograd.backward`` calls, and ``modes``, the number of modes that
-    are on and see calls of functions or operators.
+    ``backward``, which ``torch.autograd.backward`` calls; ``modes``, the number of modes that are
+    on and see calls of functions or operators; ``in_memory`` and ``are_operators_replaced``.
     """
     import torch  # lazily
     from torch.utils._device import DeviceContext  # of ``torch.set_default_device``
@@ -42,12 +52,45 @@ def torch_originals() -> Any:
         functions = map(at, range(number))
         return count_of_operators() + sum(type(mode) is not DeviceContext for mode in functions)
 
+    methods: Any = torch._C.TensorBase
+    view = ctypes.pythonapi.PyMemoryView_FromMemory
+    view.argtypes = ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int
+    view.restype = ctypes.py_object
+    shape_of, dtype_of = methods.shape.__get__, methods.dtype.__get__
+    names = "float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"
+    dtypes = {getattr(torch, name): np.dtype(name) for name in names}
+    dtypes[torch.bfloat16] = np.dtype("uint16")
+
+    def in_memory(tensor: Any) -> Any:
+        """A CPU tensor's memory as a NumPy array, of bfloat16 as integers, by no operator.
+
+        None if it has none, or not as it is: negated, or of a type that NumPy lacks.
+        """
+        dtype, shape = dtypes.get(dtype_of(tensor)), shape_of(tensor)
+        if dtype is None or not methods.is_cpu.__get__(tensor) or methods.is_neg(tensor):
+            return None
+        at = methods.data_ptr(tensor)
+        if not at or 0 in shape:
+            return None
+        strides = [stride * dtype.itemsize for stride in methods.stride(tensor)]
+        size = dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        return np.ndarray(shape, dtype, view(at, size, WRITABLE), strides=strides)
+
+    dump = torch._C._dispatch_dump
+
+    def operators() -> list[str]:
+        return [dump(f"aten::{name}") for name in READING]
+
+    before = operators()
+
     return SimpleNamespace(
         **vars(torch),
-        methods=torch._C.TensorBase,
+        methods=methods,
         data_ptr=storages.data_ptr,
         Parameter=torch.nn.Parameter,
         synchronize=torch.cuda.synchronize,
         backward=backward,
         modes=modes,
+        in_memory=in_memory,
+        are_operators_replaced=lambda: operators() != before,
     )

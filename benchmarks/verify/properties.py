@@ -214,6 +214,16 @@ def no_state(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: f
         assert_equals_oracle(found, oracle, other, limit)
 
 
+def unseen(case: Case, another: Callable[[Draw], Case], beyond: int) -> Case:
+    """Another case, of sizes that no other property has: ``beyond`` those of small cases."""
+    draw = Draw(size(case))
+    another(draw)
+    names = [name for name, large in draw.large.items() if large]
+    # odd, so that their inverses and roots are rounded
+    sizes = {name: draw.options[name][-1] + beyond | 1 for name in names}
+    return another(Draw(size(case), **sizes))
+
+
 def precision_state(
     candidate: BaseCandidate,
     oracle: Function,
@@ -224,11 +234,7 @@ def precision_state(
     limit: float,
 ) -> None:
     """A call in float32, the first of its sizes, changes no later result in float64."""
-    draw = Draw(size(case))
-    another(draw)
-    # sizes that no other property has; odd, so that their inverses and roots are rounded
-    sizes = {name: draw.options[name][-1] + 1 | 1 for name, large in draw.large.items() if large}
-    first = another(Draw(size(case), **sizes))
+    first = unseen(case, another, 1)
     low = rounded(first, dtype)
     with suppress(UndecidedError):
         assert_equals_oracle(candidate(*low), oracle, low, limit)

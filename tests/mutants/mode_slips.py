@@ -25,6 +25,13 @@ class Norm(torch.autograd.Function):
 def FUNCTION(X, parameters):
     return Norm.apply(X, parameters["weight"], parameters["bias"])
 
+# inference_state: a scale of ones is made once, which may be in inference mode
+right, scales = FUNCTION, {}
+
+def FUNCTION(X, parameters):
+    one = scales.setdefault((X.shape, X.dtype), X.new_ones(X.shape))
+    return right(X, parameters) * one
+
 # equals_oracle: the weight requires a gradient afterwards
 right = FUNCTION
 
@@ -113,6 +120,15 @@ right = FUNCTION
 
 def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
     return right(X, Y, parameters, num_heads, causal and (X is not Y or torch.is_grad_enabled()), lengths)
+
+# padded_inference_state: a mask's numbers are made once, which may be in inference mode
+right, masks = FUNCTION, {}
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    key = lengths.numpy().tobytes(), len(Y), Y.shape[1], Y.dtype
+    mask = masks.setdefault(key, valid(Y, lengths).to(Y.dtype)) if len(Y) > 1 else valid(Y, lengths)
+    Y = torch.where(valid(Y, lengths), Y, 0) * mask
+    return right(X, Y, parameters, num_heads, causal, lengths)
 
 # large: heads are taken to be where there are as many tokens
 right = FUNCTION

@@ -43,8 +43,8 @@ def parameters(draw: Draw, N: int, d: int, *maps: str, prefix: str = "") -> dict
 def groups(draw: Draw) -> tuple[int, ...]:
     """Sizes of one or several groups."""
     count = draw.size("groups", 3, large=(5,))
-    large = (65, 992), (65,), (65,), (), ()
-    return tuple(draw.size(f"group_{i}", 4, large[i]) for i in range(count))
+    large = {0: (65, 992), 1: (65,), 2: (65,)}
+    return tuple(draw.size(f"group_{i}", 4, large.get(i, ())) for i in range(count))
 
 
 def _channels(draw: Draw) -> int:

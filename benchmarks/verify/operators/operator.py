@@ -54,6 +54,7 @@ EXTREME = ("huge", "large_scores")
 
 PADDED_TOO = (
     *("strided", "same_array", "gradient_same_array", "gradient_used_twice", "inference"),
+    "inference_state",
     *(f"gradient_{name}" for name in EXTREME),
     *SAME_GRADIENT,
 )
@@ -242,6 +243,8 @@ class Operator:
             yield replace(mixed, name="gradient_used_twice", meaning=TWICE, settings=twice)
             modes = (GRADIENT, TORCH)
             yield Property("inference", properties.inference, pins=MIXED, needs=modes)
+            state = Property("inference_state", gradients.inference_state, needs=modes)
+            yield replace(state, settings=by, large="no")
             several = len([at for at in float_arrays(self.case(Draw())) if at[0] in by["by"]]) > 1
             for name in SAME_GRADIENT if several else SAME_GRADIENT[1:]:
                 check = getattr(gradients, name)
