@@ -319,14 +319,15 @@ CALLED = (
     "JAX compiles every operation anew for each shape: its candidates take minutes, with --quick "
     "too. Derivatives are compiled as a whole, where no branch depends on values.",
     "A candidate runs in a process of its own. The oracle and all comparisons, of contiguous "
-    "arguments after a call too, are out of its reach. Its results, gradients, other arguments and "
-    "settings are read by the functions that NumPy, PyTorch and Python had before it was imported, "
-    "on a CPU by no operator of PyTorch's: replacing them changes nothing. JAX's, and the few lines "
-    "of the kit in its process, it could rewrite, to compute a result when it is read instead of in "
-    "its function, or to hide that a call changed a setting, an array that is not contiguous or an "
-    "earlier result. Memory that it frees is overwritten, but for what NumPy keeps of less than "
-    "1 KiB: there an answer that it has computed and freed may be found again. And one that looks "
-    "at its process may see that it is verified, and be wrong elsewhere.",
+    "arguments after a call too, are out of its reach. Its results, gradients, other arguments "
+    "and settings are read by the functions that NumPy, PyTorch and Python had before it was "
+    "imported, on a CPU by no operator of PyTorch's: replacing them changes nothing. JAX's, and "
+    "the few lines of the kit in its process, it could rewrite, to compute a result when it is "
+    "read instead of in its function, or to hide that a call changed a setting, an array that is "
+    "not contiguous or an earlier result. Memory that it frees is overwritten, but for what NumPy "
+    "keeps of less than 1 KiB: there an answer that it has computed and freed may be found "
+    "again. And one that looks at its process may see that it is verified, and be wrong "
+    "elsewhere.",
     "Processes started by a candidate end with it; a candidate that kills its parent ends itself; "
     "a call must not return in a process that it forked, too. "
     "From Linux 6.12 (Landlock) it cannot signal other processes or access their memory, not even "
