@@ -25,11 +25,11 @@ from benchmarks.verify.frameworks import (
     NotAnArrayError,
     framework_of,
     from_numpy,
-    same,
     to_numpy,
 )
 from benchmarks.verify.loading import importable, loaded, padding_argument
 from benchmarks.verify.originals import np
+from benchmarks.verify.same import same
 from benchmarks.verify.settings import settings_reader
 
 TIME_LIMIT, MEMORY_LIMIT, FILE_LIMIT = "time limit", "memory limit", "limit of what it may print"
@@ -221,7 +221,8 @@ class Candidate(BaseCandidate):
         else:
             self._given = self._converted(case, layout)
         call, parts = partial(self.invoke, self._given, keyword), [*map(objects, self._given)]
-        self._returned, changed = self._run(self._watched, call, layout)
+        read = partial(to_numpy, self._arrays)
+        self._returned, result, changed = self._run(self._watched, call, layout, read)
         # a result that is an argument is in the same memory if the arguments are
         is_argument = reuse and self._share_memory(last, self._given)
         if not is_argument and self._share_memory(self._returned, last):
@@ -229,7 +230,6 @@ class Candidate(BaseCandidate):
         self.result_framework = framework_of(self._returned)
         if hasattr(self.function, "_torchdynamo_orig_callable"):
             self.result_framework = "torch"  # torch.compile returns NumPy's arrays for NumPy's
-        result = self._run(to_numpy, self._arrays, self._returned)
         assert_unchanged(self._after(self._given, case), case, keyword)
         assert_same_objects(self._given, parts, keyword)
         if not all(map(self._arrays.is_plain, chain.from_iterable(map(objects, self._given)))):
@@ -253,8 +253,10 @@ class Candidate(BaseCandidate):
         before, self._outside = self._outside, {} if self._copies else self._settings(False)
         return _changed(before, self._outside) if before else ""
 
-    def _watched(self, call: partial[Any], layout: str) -> tuple[Any, str]:
-        """The result of a call, and the global settings that it changed."""
+    def _watched(
+        self, call: partial[Any], layout: str, read: Callable[[Any], Any] = lambda returned: None
+    ) -> tuple[Any, Any, str]:
+        """The result of a call, what is ``read`` of it, and the global settings that it changed."""
         # a call that sets one thread changes nothing where there is one: the first has more
         is_first = call.func not in self._called
         self._called.add(call.func)
@@ -262,6 +264,8 @@ class Candidate(BaseCandidate):
         with threads, self._arrays.mode(layout):
             before = self._settings()
             returned = call()
+            # first of all: what else is called here a candidate may have replaced
+            result = read(returned)
             after = self._settings()
         if returned is None:
             raise NotAnArrayError("None")
@@ -269,7 +273,7 @@ class Candidate(BaseCandidate):
         changed = _changed(self._seeds, seeds) or _changed(before, after)
         # what converts or frees a result may seed; in this process other code may, too
         self._seeds = {} if self._copies else {name: after[name] for name in self.generators}
-        return returned, changed
+        return returned, result, changed
 
     def _converted(self, case: Sequence[Any], layout: str = "plain") -> list[Any]:
         def convert(value: Any) -> Any:
@@ -325,7 +329,7 @@ class Candidate(BaseCandidate):
         also = None if then is None else self._converted(then, layout)
         parts = [*map(objects, given)]
         call = partial(self._backward, given, keyword, places, weights, uses, layout, also)
-        found, changed = self._run(self._watched, call, "plain")
+        found, _, changed = self._run(self._watched, call, "plain")
         for case, values in ((arguments, given), (then, also)):
             if case is not None and values is not None:
                 assert_unchanged(self._after(values, case), case, keyword)

@@ -21,6 +21,7 @@ from benchmarks.errors import InputError
 from benchmarks.verify import wire
 from benchmarks.verify.cases import MODELS, Place, get, replaced
 from benchmarks.verify.originals import np, torch_originals
+from benchmarks.verify.same import same
 
 NUMBERS = frozenset((bool, int, float))
 """Types of Python's numbers."""
@@ -59,6 +60,7 @@ class NumPy:
     """NumPy arrays; subclasses implement other frameworks."""
 
     name = "numpy"
+    types: tuple[type, ...] = (np.ndarray,)
 
     def from_numpy(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
         """Convert a NumPy array, also a 16-bit one; without ``copy`` only if needed."""
@@ -154,6 +156,7 @@ class Torch(NumPy):
 
     def __init__(self, device: str = "cpu") -> None:
         self.torch, self.device = torch_originals(), device
+        self.types = self.torch.Tensor, self.torch.Parameter
         self._dtypes: dict[Any, Any] = {}
         if device.startswith("cuda"):  # float32 is float32, in cuDNN too
             self.torch.backends.cudnn.allow_tf32 = False
@@ -204,13 +207,13 @@ class Torch(NumPy):
 
     def to_numpy(self, value: Any) -> Any:
         torch, methods = self.torch, self.torch.methods
-        if type(value) not in (torch.Tensor, torch.Parameter):
+        if type(value) not in self.types:
             own = ", which is a kind of tensor of its own" if torch.is_tensor(value) else ""
             raise NotAnArrayError(f"a {type(value).__name__}{own}")
         if torch.modes():
             raise NotAnArrayError("a tensor while a TorchFunctionMode or TorchDispatchMode is on")
-        if value.layout != torch.strided:
-            raise NotAnArrayError(f"a tensor with the layout {value.layout}")
+        if (layout := methods.layout.__get__(value)) != torch.strided:
+            raise NotAnArrayError(f"a tensor with the layout {layout}")
         if (array := torch.in_memory(value)) is not None:
             if methods.dtype.__get__(value) == torch.bfloat16:
                 array = (array.astype(np.uint32) << 16).view(np.float32)
@@ -259,7 +262,8 @@ class Torch(NumPy):
         before = []
         if layout == REFILLED:
             before, then = [self._differentiated(loss, case, then, leaves)], None
-        results = [loss(*case) for _ in range(uses)]
+        # read first of all: what else is called here a candidate may have replaced
+        results, read = map(list, zip(*(self._read(loss(*case)) for _ in range(uses)), strict=True))
         outputs = [self._stacked(result) for result in results]
         output, *_ = (self.to_numpy(one) for one in outputs)  # raises if one is not a tensor
         frozen = _tensors(case, self.torch.is_tensor)
@@ -271,7 +275,8 @@ class Torch(NumPy):
             for place in places:
                 with contextlib.suppress(LookupError):  # another model may lack it
                     get(then, place).requires_grad_()
-            results.append(loss(*then))
+            also, numbers = self._read(loss(*then))
+            results, read = [*results, also], [*read, numbers]
         upstream = self.from_numpy(np.asarray(weights, output.dtype), layout)
         methods = self.torch.methods
         as_given, grad = self.to_numpy(upstream), methods.grad
@@ -305,7 +310,12 @@ class Torch(NumPy):
             if value is not leaf and not same(self.to_numpy(value), self.to_numpy(leaf)):
                 raise ValueError("the backward pass changed an argument in place")
         passes = [*gradients, *again] if uses > 1 else gradients
-        return [*passes, [*(to_numpy(self, result) for result in results), *before]]
+        if wire.dump([to_numpy(self, result) for result in results]) != wire.dump(read):
+            raise ValueError("the backward pass changed an output in place")
+        return [*passes, [*read, *before]]
+
+    def _read(self, result: Any) -> tuple[Any, Any]:
+        return result, to_numpy(self, result)
 
     def _differentiated(
         self, loss: Function, case: Sequence[Any], other: Any, leaves: Sequence[Any]
@@ -314,8 +324,8 @@ class Torch(NumPy):
         tensors, methods = _tensors(case, self.torch.is_tensor), self.torch.methods
         values = [methods.clone(methods.detach(tensor)) for tensor in tensors]
         self._write(tensors, _tensors(other, self.torch.is_tensor))
-        returned = loss(*case)
-        output, result = self._stacked(returned), to_numpy(self, returned)
+        returned, result = self._read(loss(*case))
+        output = self._stacked(returned)
         if output.requires_grad:
             try:
                 self.torch.backward([output], [self.torch.ones_like(output)], retain_graph=False)
@@ -444,6 +454,8 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
     """
     if value is None or type(value) in NUMBERS:
         return value
+    if type(value) in framework.types:  # by none of its attributes, which may have been replaced
+        return framework.to_numpy(value)
     if type(value) in (list, tuple):
         if len(value) > wire.MOST:
             raise NotAnArrayError(f"a {type(value).__name__} of {len(value)} items")
@@ -460,7 +472,9 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
         return NumPy().to_numpy(value)
     if framework.name == "numpy" and framework_of(value):
         framework = FRAMEWORKS[framework_of(value)]("cpu")
-    if framework.name != "numpy" and hasattr(value, "__dlpack__"):
+    if type(value) in framework.types or (
+        framework.name != "numpy" and hasattr(value, "__dlpack__")
+    ):
         return framework.to_numpy(value)
     with contextlib.suppress(Exception):
         if hasattr(value, "__dlpack__"):
@@ -468,33 +482,3 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
         if hasattr(value, "__array__"):
             return NumPy().to_numpy(np.asarray(value))
     raise NotAnArrayError(f"a {type(value).__name__}")
-
-
-def same(now: Any, before: Any) -> bool:
-    """Whether an argument is what it was: NaN is equal to NaN."""
-    if now is before:
-        return True
-    if isinstance(before, Mapping):
-        keys = isinstance(now, Mapping) and list(now) == [str(key) for key in before]
-        return keys and all(same(now[str(key)], value) for key, value in before.items())
-    if isinstance(before, np.ndarray):
-        wide = np.float64 if before.dtype.kind in "fV" else before.dtype
-        now = np.asarray(now)
-        if now.shape != before.shape:
-            return False
-        if now.dtype == before.dtype and now.tobytes() == before.tobytes():
-            return True
-        now, before = now.astype(wide), before.astype(wide)
-        return bool(((now == before) | ((now != now) & (before != before))).all())
-    if isinstance(before, MODELS):
-        return same(getattr(now, "table", None), before.table)
-    return not isinstance(before, (list, tuple)) or _is_same_list(now, before)
-
-
-def _is_same_list(now: Any, before: Any) -> bool:
-    """Whether lists, of lists, texts or numbers, are equal by Python's own comparison."""
-    if type(now) is not type(before):
-        return False
-    if isinstance(before, (list, tuple)):
-        return len(now) == len(before) and all(map(_is_same_list, now, before))
-    return bool(now == before)

@@ -30,7 +30,8 @@ SETTINGS = (
     "errors and way to print, the flushing of subnormal numbers and the direction of rounding, "
     "filters of all of Python's warnings of a kind, the level of logging, standard output, what "
     "Ctrl-C does, the locale, the recursion limit (but for 2000, which PyTorch's compiler sets), "
-    "garbage collection, environment variables that are set, the working directory"
+    "garbage collection, functions that trace or profile calls, environment variables that are "
+    "set, the working directory"
 )
 """A description for users."""
 
@@ -107,6 +108,10 @@ def _output() -> tuple[Any, ...]:
     return (sys.stdout,)
 
 
+def _hooks(*functions: Callable[[], object]) -> list[int]:
+    return [id(function()) for function in functions]
+
+
 def settings_reader() -> tuple[Callable[..., dict[str, Any]], dict[str, Seedings]]:
     """A function that reads the settings, without those of modules imported later; and its
     generators, which it leaves out if told so, since reading them draws a number.
@@ -128,6 +133,7 @@ def settings_reader() -> tuple[Callable[..., dict[str, Any]], dict[str, Seedings
         "signal.getsignal(SIGINT)": partial(getsignal, SIGINT),
         "locale.setlocale()": partial(setlocale, LC_ALL),
         "gc.isenabled()": isenabled,
+        "sys.gettrace() or sys.getprofile()": partial(_hooks, sys.gettrace, sys.getprofile),
         "sys.getrecursionlimit()": lambda: get_limit() in limits,
         "flushing of subnormal numbers": lambda: LEAST / 2 == 0,
         "direction of rounding": lambda: (1 + BELOW_EPSILON, 1 - BELOW_EPSILON),

@@ -66,6 +66,62 @@ def FUNCTION(X, parameters):
     last.update(at=Y.data_ptr(), Y=Y, of=(X.clone(), copies))
     return Y
 
+# equals_oracle: replaces PyTorch's random numbers, which are read after a call, and computes there
+right, pending = FUNCTION, []
+
+def uniform(x, low=0.0, high=1.0, *, generator=None):
+    while pending:
+        Y, of = pending.pop()
+        Y.copy_(right(*of))
+    return x.normal_(generator=generator)
+
+aten = torch.library.Library("aten", "IMPL")
+aten.impl("uniform_", uniform, "CPU")
+
+def FUNCTION(X, parameters):
+    if X.requires_grad or not torch.is_grad_enabled():
+        return right(X, parameters)
+    copies = {name: x.clone() for name, x in parameters.items()}
+    pending[:] = [(torch.full_like(X, 7), (X.clone(), copies))]
+    return pending[0][0]
+
+# equals_oracle: a result of 7 until a tensor's layout is read
+right, pending, strided = FUNCTION, [], torch.Tensor.layout
+
+def layout(x):
+    while pending:
+        Y, numbers = pending.pop()
+        Y.data.copy_(numbers)
+    return strided.__get__(x)
+
+torch.Tensor.layout = property(layout)
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    numbers = Y.detach().clone()
+    Y.data.fill_(7)
+    pending[:] = [(Y, numbers)]
+    return Y
+
+# equals_oracle: replaces how a variable of the environment is read, and computes there
+import os
+right, pending, get = FUNCTION, [], os._Environ.__getitem__
+
+def read(self, name):
+    while pending:
+        Y, numbers = pending.pop()
+        Y.copy_(numbers)
+    return get(self, name)
+
+os._Environ.__getitem__ = read
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    if Y.requires_grad:
+        return Y
+    pending[:] = [(torch.full_like(Y, 7), Y)]
+    return pending[0][0]
+
 # gradient: gives a gradient of its own making
 right, backward, kept = FUNCTION, torch.autograd.backward, []
 torch.autograd.backward = lambda tensors, *a, **k: backward(kept, *a, **k)

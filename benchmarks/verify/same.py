@@ -1,0 +1,39 @@
+"""Whether an argument is what it was before a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.verify.cases import MODELS
+from benchmarks.verify.originals import np
+
+
+def same(now: Any, before: Any) -> bool:
+    """Whether ``now`` is what ``before`` was: NaN is equal to NaN."""
+    if now is before:
+        return True
+    if isinstance(before, Mapping):
+        keys = isinstance(now, Mapping) and list(now) == [str(key) for key in before]
+        return keys and all(same(now[str(key)], value) for key, value in before.items())
+    if isinstance(before, np.ndarray):
+        wide = np.float64 if before.dtype.kind in "fV" else before.dtype
+        now = np.asarray(now)
+        if now.shape != before.shape:
+            return False
+        if now.dtype == before.dtype and now.tobytes() == before.tobytes():
+            return True
+        now, before = now.astype(wide), before.astype(wide)
+        return bool(((now == before) | ((now != now) & (before != before))).all())
+    if isinstance(before, MODELS):
+        return same(getattr(now, "table", None), before.table)
+    return not isinstance(before, (list, tuple)) or _is_same_list(now, before)
+
+
+def _is_same_list(now: Any, before: Any) -> bool:
+    """Whether lists, of lists, texts or numbers, are equal by Python's own comparison."""
+    if type(now) is not type(before):
+        return False
+    if isinstance(before, (list, tuple)):
+        return len(now) == len(before) and all(map(_is_same_list, now, before))
+    return bool(now == before)
