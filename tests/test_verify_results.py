@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +10,7 @@ from benchmarks.verify import wire
 from benchmarks.verify.candidate import LIMITS, Candidate, CandidateError
 from benchmarks.verify.detection import ACCEPTED, alike
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.frameworks import NotAnArrayError, NumPy, to_numpy
+from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch, to_numpy
 from benchmarks.verify.operators import OPERATORS
 from tests.support.strangers import verdicts
 
@@ -20,6 +21,38 @@ RESULTS = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("ab"), inner, max_size=2),
     max_leaves=8,
 )
+
+
+DTYPES = "float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool"
+
+
+@given(
+    st.sampled_from(DTYPES),
+    st.lists(st.integers(0, 4), max_size=3),
+    st.sampled_from(["plain", "reversed", "every second", "expanded", "a gradient", "negated"]),
+    st.integers(0, 99),
+)
+def test_a_tensor_is_read_as_pytorch_reads_it(dtype, shape, how, seed):
+    """Also where it lies, by no operator: of any type and strides."""
+    numbers = torch.rand(shape, generator=torch.Generator().manual_seed(seed)) * 9
+    x = numbers.to(getattr(torch, dtype))
+    if how == "reversed":
+        x = x.permute(*reversed(range(x.ndim)))
+    elif how == "every second" and x.ndim:
+        x = x[..., 1::2]
+    elif how == "expanded":
+        x = x.expand(3, *x.shape)
+    elif how == "a gradient" and x.is_floating_point():
+        x = x.requires_grad_() * 2
+    elif how == "negated" and dtype in ("float64", "float32"):
+        x = torch.complex(torch.zeros_like(x), x).conj().imag
+    expected = x.detach().resolve_neg()
+    expected = (expected.float() if x.element_size() == 2 else expected).numpy()
+    for found in (Torch().to_numpy(x), to_numpy(NumPy(), x), Torch().in_place(x)):
+        if dtype not in ("bfloat16", "float16") or found.dtype == np.float32:
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)
+        assert found.shape == expected.shape
 
 
 def as_sent(value):

@@ -38,15 +38,8 @@ def _content(arrays: NumPy, value: Any) -> bytes:
         return _content(arrays, value.table)
     if not hasattr(value, "dtype"):
         return wire.dump(value)
-    array = _in_place(arrays, value)
+    array = arrays.in_place(value)
     return f"{array.dtype.char}{array.shape}".encode() + array.tobytes()
-
-
-def _in_place(arrays: NumPy, value: Any) -> Any:
-    """A NumPy array, which takes less time where it is in a tensor's memory."""
-    torch = getattr(arrays, "torch", None)
-    array = torch.in_memory(value) if torch and type(value) is torch.Tensor else None
-    return arrays.to_numpy(value) if array is None else array
 
 
 class EarlierResults:
