@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from benchmarks.verify import wire
 from benchmarks.verify.candidate import LIMITS, Candidate, CandidateError
+from benchmarks.verify.conversion import to_numpy
 from benchmarks.verify.detection import ACCEPTED, alike
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch, to_numpy
+from benchmarks.verify.earlier import share_memory
+from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch
 from benchmarks.verify.operators import OPERATORS
 from tests.support.strangers import verdicts
 
@@ -53,6 +55,35 @@ def test_a_tensor_is_read_as_pytorch_reads_it(dtype, shape, how, seed):
             assert found.dtype == expected.dtype
             np.testing.assert_array_equal(found, expected)
         assert found.shape == expected.shape
+
+
+INDEX = st.builds(slice, st.none() | st.integers(0, 5), st.none() | st.integers(0, 9)) | st.builds(
+    slice, st.none(), st.none(), st.sampled_from([-2, -1, 2, 3])
+)
+
+
+@given(
+    *[st.lists(st.tuples(st.integers(0, 1), INDEX, INDEX), max_size=3)] * 2,
+)
+def test_results_share_memory_if_two_of_their_arrays_do(one, other):
+    """By the bounds of each, as NumPy says; of PyTorch's, by their storages."""
+    arrays = [np.zeros((5, 9)), np.zeros((5, 9), np.float32)]
+    results = [[arrays[i][rows, columns] for i, rows, columns in of] for of in (one, other)]
+    expected = any(np.may_share_memory(x, y) for x in results[0] for y in results[1])
+    assert share_memory(NumPy(), *results) == expected
+    tensors = [*map(torch.from_numpy, arrays)]
+    results = [
+        [tensors[i][: rows.start, : columns.stop] for i, rows, columns in of] for of in (one, other)
+    ]
+    expected = any(i == j for i, *_ in one for j, *_ in other)
+    assert share_memory(Torch(), *results) == expected
+
+
+def test_a_result_of_many_arrays_is_compared_in_little_time():
+    """Each with each would take minutes."""
+    rows = [*np.zeros((20_000, 2))]
+    assert not share_memory(NumPy(), rows, [*np.zeros((20_000, 2))])
+    assert share_memory(NumPy(), rows, rows[-1])
 
 
 def as_sent(value):

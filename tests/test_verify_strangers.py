@@ -12,8 +12,9 @@ import torch
 from benchmarks.verify import shrink
 from benchmarks.verify.candidate import Candidate, CandidateError, load
 from benchmarks.verify.conformance import FAILED, Verdict, clearest, conformance_test
+from benchmarks.verify.conversion import from_numpy, to_numpy
 from benchmarks.verify.detection import resolve
-from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch, from_numpy, to_numpy
+from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Limits
 from benchmarks.verify.shared import Shared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks.verify.frameworks import FRAMEWORKS
+from benchmarks.verify.conversion import FRAMEWORKS
 
 
 def add_candidate(parser: argparse.ArgumentParser, what: str) -> None:

@@ -295,8 +295,9 @@ def _line(cells: Sequence[str]) -> str:
 
 LOWER = [name for name in UNITS if name != "float64"]
 CALLED = (
-    "Sizes go down to 1, numbers up to thousands, log-probabilities down to a hundred thousand "
-    "below 0, words up to 41 letters: what is wrong beyond these, or beyond the largest sizes "
+    "Sizes go down to 1, numbers up to thousands, the largest of an array of several down to a "
+    "sixteenth, unless all are 0, log-probabilities down to a hundred thousand below 0, words up "
+    "to 41 letters: what is wrong beyond these, or beyond the largest sizes "
     "that are printed, is not seen. Each large size is tested alone and with others; of outputs "
     "all are large together too, up to 145 tokens, 10 sequences of 34, 9 heads or beams of 8 of "
     "257 words (3 of 10,001 in 12 tokens); of gradients, but of captioner, up to 66 tokens, 131 "
@@ -319,27 +320,28 @@ CALLED = (
     "JAX compiles every operation anew for each shape: its candidates take minutes, with --quick "
     "too. Derivatives are compiled as a whole, where no branch depends on values.",
     "A candidate runs in a process of its own. The oracle and all comparisons, of contiguous "
-    "arguments after a call too, are out of its reach. Its results, gradients, other arguments "
-    "and settings are read by the functions that NumPy, PyTorch and Python had before it was "
-    "imported, and a result first of all, on a CPU by no operator of PyTorch's: replacing them "
-    "changes nothing. JAX's, and the few lines of the kit in its process, it could rewrite, or "
-    "set a function that profiles calls, to compute a result when it is read instead of in its "
-    "function, or to hide that a call changed a setting, an array that is not contiguous or an "
-    "earlier result. Memory that it frees is overwritten, but for what NumPy keeps of less than 1 "
-    "KiB: there an answer that it has computed and freed may be found again. And one that looks "
-    "at its process may see that it is verified, and be wrong elsewhere.",
+    "arguments after a call too, are out of its reach: what passes has computed its results from "
+    "the arguments. A result is read and sent before anything else is called, by types alone, by "
+    "the functions that NumPy, PyTorch and Python had before it was imported, on a CPU by no "
+    "operator of PyTorch's: replacing them changes nothing. Its own process it governs all the "
+    "same. It could rewrite JAX's functions, the few lines of the kit there, their variables or "
+    "their connection, or memory by C, or have itself called after it has returned (by functions "
+    "that profile calls, signals, page faults, threads): to compute a result when it is read "
+    "instead of in its function, or to hide that a call changed a setting, an array that is not "
+    "contiguous or an earlier result. Memory that it frees is overwritten, but for what NumPy "
+    "keeps of less than 1 KiB: there an answer that it has computed and freed may be found again."
+    " And one that looks at its process may see that it is verified, and be wrong elsewhere.",
     "Processes started by a candidate end with it; a candidate that kills its parent ends itself; "
     "a call must not return in a process that it forked, too. "
     "From Linux 6.12 (Landlock) it cannot signal other processes or access their memory, not even "
     "as root. On older systems, or in a container without Landlock, it can: killing this command "
     "gives no verdict, and writing to its memory could fake a pass. Files, including the kit's, "
     "stay accessible.",
-    "Results are arrays, numbers, or collections of them, of up to 4,194,304 items, 16 within each "
-    "other. What is neither is converted by DLPack "
-    "or __array__ as soon as the call returns; subclasses of NumPy's arrays, and mappings that are "
-    "no dict, which may compute when they are read, are refused. Results and arguments are "
-    "compared then: what a thread writes to them later is not seen. A file may have 1 GiB; of what "
-    "is printed the end is shown.",
+    "Results are arrays, numbers, or collections of them, of up to 4,194,304 items, 16 within "
+    "each other. What is neither is converted by DLPack or __array__ as soon as the call returns,"
+    " which may compute; subclasses of arrays, tensors and NumPy's numbers are refused. Results "
+    "and arguments are compared then: what a thread writes to them later is not seen. A file may "
+    "have 1 GiB; of what is printed the end is shown.",
     "A function with an argument named lengths gets a padded batch: the sequences with a batch "
     "axis in front, and by that name the number of valid rows of each sequence; of two arguments "
     "that are sequences, those of the second. Named mask it "

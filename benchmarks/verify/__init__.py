@@ -1,8 +1,8 @@
 """The conformance kit: test whether a function computes what it claims to.
 
 1. ``detection.resolve`` starts the candidate in a worker process (``process``, ``worker``). It
-   receives arguments (``shared``) and returns results (``wire``) in its framework's arrays
-   (``frameworks``), and must not change global ``settings``.
+   receives arguments (``shared``) in its framework's arrays (``frameworks``), its results are read
+   (``conversion``) and sent (``wire``) at once, and it must not change global ``settings``.
 2. ``conformance.conformance_test`` tests the operator's properties (``operators``) in turn.
 3. ``search`` tests a property on random cases (``draw``): a check (``properties``, ``gradients``)
    compares with the ``oracle`` within a tolerance (``tolerances``, ``precision``), and gradients

@@ -11,26 +11,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from errno import EFBIG
 from functools import partial
-from itertools import chain, product
+from gc import disable, enable, isenabled
+from itertools import chain
 from operator import is_
 from typing import Any
 
 from benchmarks.verify import wire
 from benchmarks.verify.cases import MODELS, Place, each_once, objects
-from benchmarks.verify.earlier import COMPARED_BYTES, EarlierResults, arguments_content
-from benchmarks.verify.frameworks import (
-    FRAMEWORKS,
-    NUMBERS,
-    BackwardError,
-    NotAnArrayError,
-    framework_of,
-    from_numpy,
-    to_numpy,
+from benchmarks.verify.conversion import FRAMEWORKS, framework_of, from_numpy, to_numpy
+from benchmarks.verify.earlier import (
+    COMPARED_BYTES,
+    EarlierResults,
+    arguments_content,
+    share_memory,
+    size_of,
 )
+from benchmarks.verify.frameworks import BackwardError, NotAnArrayError
 from benchmarks.verify.loading import importable, loaded, padding_argument
-from benchmarks.verify.originals import np
+from benchmarks.verify.originals import np, own_builtins
 from benchmarks.verify.same import same
 from benchmarks.verify.settings import settings_reader
+
+own_builtins(globals())
 
 TIME_LIMIT, MEMORY_LIMIT, FILE_LIMIT = "time limit", "memory limit", "limit of what it may print"
 LIMITS = (TIME_LIMIT, MEMORY_LIMIT, FILE_LIMIT)
@@ -59,7 +61,7 @@ class BaseCandidate:
     """The interface of a candidate; subclasses implement ``_call`` and ``_gradient``.
 
     Attributes:
-        framework: one of ``frameworks.FRAMEWORKS``.
+        framework: one of ``conversion.FRAMEWORKS``.
         device: of PyTorch's tensors.
         source: the function, or where to import it from.
         name: in messages.
@@ -172,6 +174,8 @@ class Candidate(BaseCandidate):
     """A function in this process, in one framework and on one device.
 
     Attributes:
+        send: called with each result as soon as it is read; of gradients with those of each
+            backward pass.
         result_framework: the framework of its last result, if any; "torch" if it is compiled.
     """
 
@@ -206,26 +210,27 @@ class Candidate(BaseCandidate):
         self._earlier_given = EarlierResults(partial(arguments_content, self._arrays))
         self._called = set[Callable[..., Any]]()
         self.result_framework = ""
+        self.send: Callable[[Any], object] = lambda result: None
 
     def _call(self, case: list[Any], layout: str, keyword: str, reuse: bool) -> Any:
         self._assert_no_setting_is(self._changed_outside())
         # NaN shows a candidate that keeps its last result or arguments for the next call
         self._poison([self._returned, *self._given])
         last = self._returned
-        if last is not None and not self._share_memory(last, self._given):
+        if last is not None and not share_memory(self._arrays, last, self._given):
             self._earlier.add(last)
-        if not reuse and sum(map(_bytes, self._given)) < COMPARED_BYTES:
+        if not reuse and sum(map(size_of, self._given)) < COMPARED_BYTES:
             self._earlier_given.add(self._given)
         if reuse:
             self._refill(self._given, case)
         else:
             self._given = self._converted(case, layout)
         call, parts = partial(self.invoke, self._given, keyword), [*map(objects, self._given)]
-        read = partial(to_numpy, self._arrays)
+        read = self._read
         self._returned, result, changed = self._run(self._watched, call, layout, read)
         # a result that is an argument is in the same memory if the arguments are
-        is_argument = reuse and self._share_memory(last, self._given)
-        if not is_argument and self._share_memory(self._returned, last):
+        is_argument = reuse and share_memory(self._arrays, last, self._given)
+        if not is_argument and share_memory(self._arrays, self._returned, last):
             raise CandidateError("returned the memory of its last result again", "state")
         self.result_framework = framework_of(self._returned)
         if hasattr(self.function, "_torchdynamo_orig_callable"):
@@ -264,7 +269,6 @@ class Candidate(BaseCandidate):
         with threads, self._arrays.mode(layout):
             before = self._settings()
             returned = call()
-            # first of all: what else is called here a candidate may have replaced
             result = read(returned)
             after = self._settings()
         if returned is None:
@@ -274,6 +278,20 @@ class Candidate(BaseCandidate):
         # what converts or frees a result may seed; in this process other code may, too
         self._seeds = {} if self._copies else {name: after[name] for name in self.generators}
         return returned, result, changed
+
+    def _read(self, returned: Any) -> Any:
+        """A result as NumPy arrays, read and sent before anything else is called: what is called
+        here a candidate may have replaced, or may compute in it.
+        """
+        collects = isenabled()
+        disable()  # what is collected may compute, too
+        try:
+            result = to_numpy(self._arrays, returned)
+            self.send(result)
+        finally:
+            if collects:
+                enable()
+        return result
 
     def _converted(self, case: Sequence[Any], layout: str = "plain") -> list[Any]:
         def convert(value: Any) -> Any:
@@ -309,11 +327,6 @@ class Candidate(BaseCandidate):
         is_data = isinstance(value, Mapping) or hasattr(value, "dtype")
         return to_numpy(self._arrays, value) if is_data else value
 
-    def _share_memory(self, one: Any, other: Any) -> bool:
-        """Whether an array of a result is in the memory of one of another result."""
-        pairs = product(_arrays_of(one), [*_arrays_of(other)])
-        return any(self._arrays.share_memory(*pair) for pair in pairs)
-
     def _gradient(
         self,
         arguments: list[Any],
@@ -328,7 +341,8 @@ class Candidate(BaseCandidate):
         given = self._converted(arguments, layout)
         also = None if then is None else self._converted(then, layout)
         parts = [*map(objects, given)]
-        call = partial(self._backward, given, keyword, places, weights, uses, layout, also)
+        how = uses, layout, also
+        call = partial(self._backward, given, keyword, places, weights, self._read, *how)
         found, _, changed = self._run(self._watched, call, "plain")
         for case, values in ((arguments, given), (then, also)):
             if case is not None and values is not None:
@@ -359,7 +373,8 @@ class Candidate(BaseCandidate):
         """Call the function; with places its gradients come before its result, in NumPy arrays."""
         given, keyword, places, weights = self.prepared
         if places:
-            *found, (output,) = self._run(self._backward, given, keyword, places, weights)
+            read = partial(to_numpy, self._arrays)
+            *found, (output,) = self._run(self._backward, given, keyword, places, weights, read)
             self.answer = [*found, output]
         else:
             self.answer = self._run(to_numpy, self._arrays, self._run(self.invoke, given, keyword))
@@ -439,18 +454,6 @@ def _ignore(error: str, flag: int) -> None:
     """What NumPy calls at an overflow."""
 
 
-def _arrays_of(value: Any) -> Iterator[Any]:
-    """Every array in a result; its numbers, which may be many, have no memory."""
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        is_of_numbers = {*map(type, value)} <= NUMBERS
-        for item in () if is_of_numbers else value:
-            yield from _arrays_of(item)
-    elif hasattr(value, "dtype") and not isinstance(value, np.generic):
-        yield value
-
-
 def assert_unchanged(after: Sequence[Any], before: Sequence[Any], keyword: str) -> None:
     """Raise CandidateError if an argument was changed; the last was passed by ``keyword``."""
     for where, (now, was) in enumerate(zip(after, before, strict=True), 1):
@@ -471,13 +474,6 @@ def assert_same_objects(
         if len(now) != len(parts) or not all(map(is_, now, parts)):
             which = keyword if keyword and where == len(before) else where
             raise CandidateError(f"replaced a part of its argument {which} in place", "in place")
-
-
-def _bytes(value: Any) -> int:
-    """The size of an argument, in bytes; of a list 64 for each item."""
-    return sum(
-        64 * len(x) if isinstance(x, list) else getattr(x, "nbytes", 0) for x in objects(value)
-    )
 
 
 def load(

@@ -10,9 +10,9 @@ import numpy as np
 
 from benchmarks.verify.candidate import BACKWARD, BATCH, LIMITS, BaseCandidate, CandidateError
 from benchmarks.verify.cases import float_arrays
+from benchmarks.verify.conversion import FRAMEWORKS
 from benchmarks.verify.derivatives import output_weights
 from benchmarks.verify.draw import STARTING, Draw
-from benchmarks.verify.frameworks import FRAMEWORKS
 from benchmarks.verify.operators import Operator
 from benchmarks.verify.process import Isolated, Limits
 from benchmarks.verify.properties import BatchOfOne

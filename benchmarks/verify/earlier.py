@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from benchmarks.verify import wire
-from benchmarks.verify.cases import MODELS
-from benchmarks.verify.frameworks import NumPy
+from benchmarks.verify.cases import MODELS, objects
+from benchmarks.verify.frameworks import NumPy, are_numbers
+from benchmarks.verify.originals import np
 
 RECORDED, RECORDED_BYTES = 64, 2**25
 """Maximum number of results that are recorded, and their maximum size together, in bytes."""
@@ -40,6 +41,13 @@ def _content(arrays: NumPy, value: Any) -> bytes:
         return wire.dump(value)
     array = arrays.in_place(value)
     return f"{array.dtype.char}{array.shape}".encode() + array.tobytes()
+
+
+def size_of(value: Any) -> int:
+    """The size of an argument, in bytes; of a list 64 for each item."""
+    return sum(
+        64 * len(x) if isinstance(x, list) else getattr(x, "nbytes", 0) for x in objects(value)
+    )
 
 
 class EarlierResults:
@@ -74,3 +82,25 @@ class EarlierResults:
             if i and size > COMPARED_BYTES:
                 break
         return False
+
+
+def share_memory(framework: NumPy, one: Any, other: Any) -> bool:
+    """Whether an array of a result is in the memory of one of another result."""
+    spans = [(*framework.memory(x), of) for of in (0, 1) for x in _arrays_of((one, other)[of])]
+    ends = [0, 0]
+    for start, end, of in sorted(spans):
+        if start < ends[1 - of]:
+            return True
+        ends[of] = max(ends[of], end)
+    return False
+
+
+def _arrays_of(value: Any) -> Iterator[Any]:
+    """Every array in a result; its numbers, which may be many, have no memory."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in () if are_numbers(value) else value:
+            yield from _arrays_of(item)
+    elif hasattr(value, "dtype") and not isinstance(value, np.generic):
+        yield value

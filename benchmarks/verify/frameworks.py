@@ -14,17 +14,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 
 from benchmarks.errors import InputError
-from benchmarks.verify import wire
-from benchmarks.verify.cases import MODELS, Place, get, replaced
-from benchmarks.verify.originals import np, torch_originals
+from benchmarks.verify.cases import Place, get, replaced
+from benchmarks.verify.originals import np, own_builtins, torch_originals
 from benchmarks.verify.same import same
 
-NUMBERS = frozenset((bool, int, float))
-"""Types of Python's numbers."""
+own_builtins(globals())
+
+SCALARS = tuple({*np.sctypeDict.values()})
+"""Types of NumPy's numbers."""
+
+HALVES = frozenset("eE")
+"""Characters of the dtypes float16 and bfloat16."""
 
 NAN = np.array(np.nan)
 
@@ -44,6 +47,16 @@ class NotAnArrayError(TypeError):
 
 
 Function = Callable[..., Any]
+
+
+def is_one(kind: type, types: Sequence[type]) -> bool:
+    """Whether a type is one of these itself; its own ``==`` or hash could compute."""
+    return any(kind is one for one in types)
+
+
+def are_numbers(values: Sequence[Any]) -> bool:
+    """Whether all values are Python's numbers."""
+    return all(type(x) is int or type(x) is float or type(x) is bool for x in values)
 
 
 def _distinct(array: Any) -> tuple[slice, ...]:
@@ -94,11 +107,10 @@ class NumPy:
 
     def to_numpy(self, value: Any) -> Any:
         """Convert the framework's array to a new NumPy array; 16-bit floats become float32."""
-        if type(value) not in (np.ndarray, np.memmap) and not isinstance(value, np.generic):
+        if not is_one(type(value), (np.ndarray, np.memmap, *SCALARS)):
             raise NotAnArrayError(f"a {type(value).__name__}, which is a kind of array of its own")
         array = np.array(value)
-        # reading a name is slow
-        if array.dtype.itemsize == 2 and array.dtype.name in ("bfloat16", "float16"):
+        if array.dtype.char in HALVES:
             array = array.astype(np.float32)
         if array.dtype.kind not in "biuf":
             raise NotAnArrayError(f"an array of {array.dtype}")
@@ -122,15 +134,17 @@ class NumPy:
         case: Sequence[Any],
         places: Sequence[Place],
         weights: Any,
+        read: Function,
         uses: int = 1,
         layout: str = "plain",
         then: Sequence[Any] | None = None,
     ) -> list[Any]:
         """Gradients of the sum of ``weights * output`` over ``uses`` calls, for each place.
 
-        The output follows them. ``layout`` is that of the upstream gradient; ``then`` are the
+        The outputs follow them. ``layout`` is that of the upstream gradient; ``then`` are the
         arguments of a call before the backward pass, or, ``REFILLED``, of equal shapes, before all
-        else.
+        else. Results are ``read`` as soon as they are returned, each output, then the gradients of
+        each backward pass.
         """
         raise NotImplementedError
 
@@ -142,10 +156,14 @@ class NumPy:
         """The context of a call for which the framework has more than one thread."""
         return contextlib.nullcontext()
 
-    def share_memory(self, one: Any, other: Any) -> bool:
-        """Whether two results are in the same memory."""
-        arrays = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
-        return arrays and bool(np.may_share_memory(one, other))
+    def memory(self, array: Any) -> tuple[int, int]:
+        """Where an array's memory begins and ends; of what is in another framework nowhere."""
+        if not isinstance(array, np.ndarray) or not array.size:
+            return 0, 0
+        steps = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
+        at = array.__array_interface__["data"][0]
+        end = at + sum(step for step in steps if step > 0) + array.itemsize
+        return at + sum(step for step in steps if step < 0), end
 
 
 def _tensors(case: Sequence[Any], is_tensor: Callable[[Any], bool]) -> list[Any]:
@@ -211,7 +229,7 @@ class Torch(NumPy):
 
     def to_numpy(self, value: Any) -> Any:
         torch, methods = self.torch, self.torch.methods
-        if type(value) not in self.types:
+        if not is_one(type(value), self.types):
             own = ", which is a kind of tensor of its own" if torch.is_tensor(value) else ""
             raise NotAnArrayError(f"a {type(value).__name__}{own}")
         if torch.modes():
@@ -239,7 +257,7 @@ class Torch(NumPy):
         return not needs.__get__(value) and grad.__get__(value) is hooks.__get__(value) is None
 
     def in_place(self, value: Any) -> Any:
-        array = self.torch.in_memory(value) if type(value) in self.types else None
+        array = self.torch.in_memory(value) if is_one(type(value), self.types) else None
         return self.to_numpy(value) if array is None else array
 
     def refill(self, given: Any, array: Any) -> None:
@@ -257,6 +275,7 @@ class Torch(NumPy):
         case: Sequence[Any],
         places: Sequence[Place],
         weights: Any,
+        read: Function,
         uses: int = 1,
         layout: str = "plain",
         then: Sequence[Any] | None = None,
@@ -269,9 +288,16 @@ class Torch(NumPy):
             case = replaced(case, dict(zip(places, map(clone, leaves), strict=True)))
         before = []
         if layout == REFILLED:
-            before, then = [self._differentiated(loss, case, then, leaves)], None
-        # read first of all: what else is called here a candidate may have replaced
-        results, read = map(list, zip(*(self._read(loss(*case)) for _ in range(uses)), strict=True))
+            before, then = [self._differentiated(loss, case, then, leaves, read)], None
+        results, numbers = [], []
+
+        def call(arguments: Sequence[Any]) -> None:
+            result = loss(*arguments)
+            numbers.append(read(result))
+            results.append(result)
+
+        for _ in range(uses):
+            call(case)
         outputs = [self._stacked(result) for result in results]
         output, *_ = (self.to_numpy(one) for one in outputs)  # raises if one is not a tensor
         frozen = _tensors(case, self.torch.is_tensor)
@@ -283,8 +309,7 @@ class Torch(NumPy):
             for place in places:
                 with contextlib.suppress(LookupError):  # another model may lack it
                     get(then, place).requires_grad_()
-            also, numbers = self._read(loss(*then))
-            results, read = [*results, also], [*read, numbers]
+            call(then)
         upstream = self.from_numpy(np.asarray(weights, output.dtype), layout)
         methods = self.torch.methods
         as_given, grad = self.to_numpy(upstream), methods.grad
@@ -302,37 +327,43 @@ class Torch(NumPy):
             found = [(x, grad.__get__(x)) for x in leaves]
             for x in leaves:
                 grad.__set__(x, None)
-            return [np.zeros(x.shape) if dx is None else self.to_numpy(dx) for x, dx in found]
+            return [np.zeros(x.shape) if dx is None else dx for x, dx in found]
 
-        gradients = again = backward()
+        gradients: list[Any] = read(backward())
+        passes = [*gradients]
         if uses > 1:
             try:
-                again = backward()
+                passes += read(backward())
             except BackwardError as error:  # it may release what it saved
                 if not isinstance(error.__cause__, RuntimeError):
                     raise
+                passes += read(gradients)
         if not same(self.to_numpy(upstream), as_given):
             raise ValueError("the backward pass changed the upstream gradient in place")
         for place, leaf in zip(places, leaves, strict=True):
             value = get(case, place)
             if value is not leaf and not same(self.to_numpy(value), self.to_numpy(leaf)):
                 raise ValueError("the backward pass changed an argument in place")
-        passes = [*gradients, *again] if uses > 1 else gradients
-        if wire.dump([to_numpy(self, result) for result in results]) != wire.dump(read):
-            raise ValueError("the backward pass changed an output in place")
-        return [*passes, [*read, *before]]
-
-    def _read(self, result: Any) -> tuple[Any, Any]:
-        return result, to_numpy(self, result)
+        for result, was in zip(results, numbers, strict=True):
+            now = self._stacked(result)
+            if self.torch.is_tensor(now) and not same(self.to_numpy(now), np.asarray(was)):
+                raise ValueError("the backward pass changed an output in place")
+        return [*passes, [*numbers, *before]]
 
     def _differentiated(
-        self, loss: Function, case: Sequence[Any], other: Any, leaves: Sequence[Any]
+        self,
+        loss: Function,
+        case: Sequence[Any],
+        other: Any,
+        leaves: Sequence[Any],
+        read: Function,
     ) -> Any:
         """The result of a call and a backward pass with ``other`` numbers in the case's tensors."""
         tensors, methods = _tensors(case, self.torch.is_tensor), self.torch.methods
         values = [methods.clone(methods.detach(tensor)) for tensor in tensors]
         self._write(tensors, _tensors(other, self.torch.is_tensor))
-        returned, result = self._read(loss(*case))
+        returned = loss(*case)
+        result = read(returned)
         output = self._stacked(returned)
         if output.requires_grad:
             try:
@@ -369,12 +400,11 @@ class Torch(NumPy):
         finally:
             self.torch.set_num_threads(threads)
 
-    def share_memory(self, one: Any, other: Any) -> bool:
-        if not (self.torch.is_tensor(one) and self.torch.is_tensor(other)):
-            return super().share_memory(one, other)
-        torch = self.torch
-        first, second = (torch.data_ptr(torch.methods.untyped_storage(x)) for x in (one, other))
-        return first == second != 0
+    def memory(self, array: Any) -> tuple[int, int]:
+        if not self.torch.is_tensor(array):
+            return super().memory(array)
+        at = self.torch.data_ptr(self.torch.methods.untyped_storage(array))
+        return at, at + bool(at)  # in one storage is in the same memory
 
 
 class Jax(NumPy):
@@ -403,6 +433,7 @@ class Jax(NumPy):
         case: Sequence[Any],
         places: Sequence[Place],
         weights: Any,
+        read: Function,
         uses: int = 1,
         layout: str = "plain",
         then: Sequence[Any] | None = None,
@@ -420,71 +451,6 @@ class Jax(NumPy):
             found, outputs = self.jax.jit(gradient)(at)
         except Exception:  # for example, a function that branches on values
             found, outputs = gradient(at)
-        return [to_numpy(self, value) for value in (*[*found] * uses, outputs)]
-
-
-FRAMEWORKS: dict[str, Callable[[str], NumPy]] = {
-    "numpy": lambda device: NumPy(),
-    "torch": Torch,
-    "jax": lambda device: Jax(),
-}
-"""Constructors by name, which take a device."""
-
-
-def from_numpy(framework: NumPy, value: Any, layout: str = "plain", copy: bool = True) -> Any:
-    """Convert every array in ``value`` to the framework; mappings and lists are copied.
-
-    So are models, if not without ``copy``, but their numbers stay NumPy's.
-    """
-    if isinstance(value, np.ndarray):
-        return framework.from_numpy(value, layout, copy)
-    if isinstance(value, Mapping):
-        return {key: from_numpy(framework, item, layout, copy) for key, item in value.items()}
-    if isinstance(value, list):  # one list that is there twice stays one
-        items = {id(item): from_numpy(framework, item, layout, copy) for item in value}
-        return [items[id(item)] for item in value]
-    if isinstance(value, MODELS) and copy:
-        return replace(value, table=value.table.copy())
-    return value
-
-
-def framework_of(value: Any) -> str:
-    """The name of an array's framework, or an empty string."""
-    name = type(value).__module__.partition(".")[0].removesuffix("lib")
-    return name if name in FRAMEWORKS else ""
-
-
-def to_numpy(framework: NumPy, value: Any) -> Any:
-    """Convert every array in a result to NumPy, from any framework.
-
-    Raises:
-        NotAnArrayError: something in it is no array, number or collection of these.
-    """
-    if value is None or type(value) in NUMBERS:
-        return value
-    if framework.name == "numpy" and framework_of(value):
-        framework = FRAMEWORKS[framework_of(value)]("cpu")
-    if type(value) in framework.types:  # by none of its attributes, which may have been replaced
-        return framework.to_numpy(value)
-    if type(value) in (list, tuple):
-        if len(value) > wire.MOST:
-            raise NotAnArrayError(f"a {type(value).__name__} of {len(value)} items")
-        if {*map(type, value)} <= NUMBERS:
-            return type(value)(value)
-        return type(value)(to_numpy(framework, item) for item in value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return tuple(to_numpy(framework, item) for item in tuple.__iter__(value))
-    if isinstance(value, dict):
-        return {key: to_numpy(framework, item) for key, item in dict.items(value)}
-    if isinstance(value, Mapping):
-        raise NotAnArrayError(f"a {type(value).__name__}, which is a kind of mapping of its own")
-    if isinstance(value, (np.ndarray, np.generic)):
-        return NumPy().to_numpy(value)
-    if framework.name != "numpy" and hasattr(value, "__dlpack__"):
-        return framework.to_numpy(value)
-    with contextlib.suppress(Exception):
-        if hasattr(value, "__dlpack__"):
-            return NumPy().to_numpy(np.from_dlpack(value))
-        if hasattr(value, "__array__"):
-            return NumPy().to_numpy(np.asarray(value))
-    raise NotAnArrayError(f"a {type(value).__name__}")
+        numbers = [read(output) for output in outputs]
+        passes = [gradient for _ in range(uses) for gradient in read(found)]
+        return [*passes, numbers]

@@ -1,4 +1,4 @@
-"""NumPy's and PyTorch's functions as they are before a candidate is imported.
+"""Functions of Python, NumPy and PyTorch as they are before a candidate is imported.
 
 A candidate can replace those of the modules. Methods of tensors are PyTorch's own, of a type that
 cannot be changed, unlike ``torch.Tensor``; but many call operators, which it can replace, too.
@@ -6,12 +6,21 @@ cannot be changed, unlike ``torch.Tensor``; but many call operators, which it ca
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import numpy
+
+
+def own_builtins(module: dict[str, Any]) -> None:
+    """Give the functions that a module defines from now on a copy of Python's builtins."""
+    module["__builtins__"] = {**vars(builtins)}
+
+
+own_builtins(globals())
 
 np: Any = SimpleNamespace(**vars(numpy))
 

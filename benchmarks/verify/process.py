@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from benchmarks.verify.candidate import (
     assert_unchanged,
 )
 from benchmarks.verify.cases import Place
+from benchmarks.verify.frameworks import REFILLED
 from benchmarks.verify.shared import Shared
 
 CALL_TIMEOUT = 30.0
@@ -58,6 +60,9 @@ EXIT_TIMEOUT = 5.0
 
 INVALID = "sent an invalid response to the test process"
 """Of a worker that answers what it was not asked."""
+
+RESULTS = 8
+"""Maximum number of results of a request: of two calls, one before and two backward passes 5."""
 
 SHOWN = 2000
 """Number of the last characters of a worker's output that are shown."""
@@ -200,7 +205,8 @@ class Isolated(BaseCandidate):
             CandidateError: the candidate raised, returned no array, or exceeded the time limit; or
                 the answer is not of the type that the function ``returns``.
         """
-        return _converted(self._ask("apply", (function, *arguments)), returns)
+        _, value = self._ask("apply", (function, *arguments))
+        return _converted(value, returns)
 
     @property
     def shares_memory(self) -> bool:
@@ -246,21 +252,26 @@ class Isolated(BaseCandidate):
         self._output.close()
 
     def _call(self, case: list[Any], layout: str, keyword: str, reuse: bool) -> Any:
-        result = self._ask("_call", (case, layout, keyword, reuse), reuse)
+        results, _ = self._ask("_call", (case, layout, keyword, reuse), reuse)
+        if len(results) != 1:
+            raise CandidateError(INVALID, "protocol")
         self._assert_unchanged(case, keyword)
-        return result
+        return results[0]
 
     def _gradient(
         self, arguments: list[Any], weights: Any, places: list[Place], keyword: str, *how: Any
     ) -> list[Any]:
-        found = self._ask("_gradient", (arguments, weights, places, keyword, *how))
+        results, _ = self._ask("_gradient", (arguments, weights, places, keyword, *how))
         self._assert_unchanged(arguments, keyword)
-        uses, _, then = how
-        is_list = isinstance(found, list) and len(found) == uses * len(places) + 1
-        outputs = found[-1] if is_list else None
-        if not isinstance(outputs, list) or len(outputs) != uses + (then is not None):
+        uses, layout, then = how
+        calls = uses + (then is not None)
+        outputs, passes = results[:calls], results[calls:]
+        of_each = [len(found) if isinstance(found, list) else -1 for found in passes]
+        if len(outputs) != calls or of_each != [len(places)] * uses:
             raise CandidateError(INVALID, "protocol")
-        return found
+        if layout == REFILLED:  # whose first call is on the others
+            outputs = [*outputs[1:], outputs[0]]
+        return [*chain.from_iterable(passes), outputs]
 
     def _assert_unchanged(self, arguments: list[Any], keyword: str) -> None:
         """Check in shared memory, since the worker's own check cannot be trusted."""
@@ -283,14 +294,15 @@ class Isolated(BaseCandidate):
             "asked": asked,
         }
         try:
-            about = _converted(self._ask("load", options), _About if asked else dict)
+            about = _converted(self._ask("load", options)[1], _About if asked else dict)
         except CandidateError as error:
             self.close()
             raise InputError(f"candidate {self.name}: while it was loaded, it {error}") from None
         self.calls = 0
         return about
 
-    def _ask(self, method: str, arguments: Any, reuse: bool = False) -> Any:
+    def _ask(self, method: str, arguments: Any, reuse: bool = False) -> tuple[list[Any], Any]:
+        """The results that were sent while the worker worked, and its answer."""
         if self._connection is None:
             self._start()
         connection = self._connection
@@ -305,15 +317,11 @@ class Isolated(BaseCandidate):
         try:
             connection.settimeout(self.limits.seconds)
             wire.send(connection, self._number, self._request.data, self._request.descriptor)
-            while time.monotonic() < deadline and not _has_answered(connection):
-                if next(self.meanwhile, self) is self:
-                    break
-            if time.monotonic() > deadline and _has_answered(connection):
-                deadline = time.monotonic() + ANSWERED
-            number, data = wire.receive(connection, deadline)
-            while number < self._number:  # a late response, by a thread of the candidate
-                number, data = wire.receive(connection, deadline)
-            response = wire.load(data)
+            results: list[Any] = []
+            while "result" in (response := self._response(connection, deadline)):
+                results.append(response["result"])
+                if len(results) > RESULTS:
+                    raise ValueError(f"{len(results)} results")
             failed, wrong = response.get("failed"), response.get("input")
             if failed is None and wrong is None and "value" not in response:
                 raise ValueError
@@ -324,7 +332,7 @@ class Isolated(BaseCandidate):
         except (EOFError, OSError):
             self.close()
             raise CandidateError("ended its worker process without a response", "exit") from None
-        except (ValueError, AttributeError):
+        except ValueError:
             self.close()
             raise CandidateError(INVALID, "protocol") from None
         if wrong is not None:
@@ -339,10 +347,29 @@ class Isolated(BaseCandidate):
                 failed = f"{failed}; its limit is {most} in a file, or printed in a call"
             raise CandidateError(_printable(str(failed)), kind)
         value = response.get("value")
-        if wire.is_large(value):
+        if any(map(wire.is_large, (value, *results))):
             most = f"more than {wire.MOST} items, or more than {wire.DEEPEST} within each other"
             raise CandidateError(f"returned lists of {most}", "not an array")
-        return value
+        return results, value
+
+    def _response(self, connection: socket.socket, deadline: float) -> dict[str, Any]:
+        """The next response, before which the test's own work goes on.
+
+        Raises:
+            ValueError: it is none, or one to another request: a candidate has sent it.
+        """
+        while time.monotonic() < deadline and not _has_answered(connection):
+            if next(self.meanwhile, self) is self:
+                break
+        if time.monotonic() > deadline and _has_answered(connection):
+            deadline = time.monotonic() + ANSWERED
+        number, data = wire.receive(connection, deadline)
+        if number != self._number:
+            raise ValueError(f"a response to {number}, expected one to {self._number}")
+        response = wire.load(data)
+        if not isinstance(response, dict):
+            raise ValueError(f"a {type(response).__name__}, expected a mapping")
+        return response
 
 
 def _has_answered(connection: socket.socket) -> bool:
@@ -365,7 +392,7 @@ def _converted(value: Any, to: Any) -> Any:
         return value
     try:
         return convert(value, to)
-    except ValidationError:
+    except (ValidationError, AttributeError):  # the second of an array for a mapping
         raise CandidateError(INVALID, "protocol") from None
 
 

@@ -160,8 +160,9 @@ def settings_reader() -> tuple[Callable[..., dict[str, Any]], dict[str, Seedings
         config: Any = jax.config
         functions["jax_enable_x64"] = lambda: config.jax_enable_x64
     functions |= generators
-    variables = {f"os.environ[{name!r}]": name for name in os.environ}  # libraries add others
-    get = os.environ.get
+    # libraries add others
+    variables = {f"os.environ[{name!r}]": os.fsencode(name) for name in os.environ}
+    get = vars(os.environ)["_data"].get
 
     def read(of_generators: bool = True) -> dict[str, Any]:
         chosen = functions if of_generators else functions.keys() - generators.keys()

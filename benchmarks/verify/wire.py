@@ -14,7 +14,12 @@ from typing import Any
 
 from msgspec import msgpack
 
-from benchmarks.verify.originals import np
+from benchmarks.verify.originals import np, own_builtins
+
+own_builtins(globals())
+
+encode, send_all = msgpack.encode, socket.socket.sendall
+"""As they are before a candidate is imported."""
 
 HEADER = struct.Struct("!QQ")
 """A frame's header: the request's number and the length of the frame."""
@@ -33,7 +38,7 @@ def dump(value: Any) -> bytes:
         TypeError: something in it is not data.
     """
     try:
-        return msgpack.encode(value, enc_hook=_packed)
+        return encode(value, enc_hook=_packed)
     except (ValueError, OverflowError) as error:
         raise TypeError(f"what cannot be sent: {error}") from error
 
@@ -55,7 +60,7 @@ def is_large(value: Any) -> bool:
 def _packed(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         data = np.ascontiguousarray(value).tobytes()
-        return msgpack.Ext(0, msgpack.encode((value.dtype.str, value.shape, data)))
+        return msgpack.Ext(0, encode((value.dtype.str, value.shape, data)))
     if isinstance(value, Mapping):
         return {str(key): item for key, item in value.items()}
     raise TypeError(f"a {type(value).__name__}")
@@ -85,11 +90,10 @@ def send(
 ) -> None:
     """Send a frame, and an open file if one is given."""
     header = HEADER.pack(number, len(data))
-    if descriptor is None:
-        connection.sendall(header)
-    else:
+    if descriptor is not None:
         socket.send_fds(connection, [header], [descriptor])
-    connection.sendall(data)
+        header = b""
+    send_all(connection, header + data)
 
 
 def receive(connection: socket.socket, deadline: float | None = None) -> tuple[int, bytes]:

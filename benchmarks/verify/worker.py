@@ -23,6 +23,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from os import getpid
 from types import ModuleType
 from typing import Any
 
@@ -36,9 +37,9 @@ from benchmarks.verify.candidate import (
     CandidateError,
     load,
 )
-from benchmarks.verify.frameworks import FRAMEWORKS
+from benchmarks.verify.conversion import FRAMEWORKS, reader
+from benchmarks.verify.frameworks import NotAnArrayError
 from benchmarks.verify.loading import padding_argument
-from benchmarks.verify.originals import torch_originals
 from benchmarks.verify.supervisor import end_children, end_orphans, fork
 
 STARTING = "fork", "system", "popen", "Popen", "run", "check_output", "Process", "Pool"
@@ -54,7 +55,7 @@ def main() -> None:
     # workers that are forked from a process with PyTorch start at once
     gc.disable()
     if importlib.util.find_spec("torch") is not None:
-        torch_originals()
+        reader("torch")
     gc.freeze()
     gc.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # handled by the parent
@@ -86,7 +87,21 @@ def _detach(control: socket.socket, output: int) -> None:
 
 
 def _worker(connection: socket.socket, await_supervisor: Callable[[], object]) -> None:
-    home, (of_forks, returned) = os.getpid(), os.pipe()
+    home, (of_forks, returned) = getpid(), os.pipe()
+
+    def end_fork() -> None:
+        if getpid() != home:  # a fork by the candidate, whose caller would go on twice
+            os.write(returned, b"!")
+            os._exit(0)
+
+    def send(result: Any) -> None:
+        end_fork()
+        try:
+            data = wire.dump({"result": result})
+        except TypeError as error:
+            raise NotAnArrayError(str(error)) from error
+        wire.send(connection, number, data)
+
     faulthandler.enable()  # a crash prints where it happened
     _reseed()
     candidate: Candidate | None = None
@@ -99,8 +114,12 @@ def _worker(connection: socket.socket, await_supervisor: Callable[[], object]) -
             method, arguments = shared.load(data, descriptor)
             if candidate is None:
                 candidate, value = _loaded(**arguments)
+                candidate.send = send
+            elif method == "apply":
+                value = candidate.apply(*arguments)
             else:
-                value = getattr(candidate, method)(*arguments)
+                getattr(candidate, method)(*arguments)
+                value = None  # it has been sent
             response: Any = {"value": value}
         except CandidateError as error:
             response = {"failed": str(error), "kind": error.kind}
@@ -111,9 +130,7 @@ def _worker(connection: socket.socket, await_supervisor: Callable[[], object]) -
             if os.fstat(1).st_size > LARGEST_OUTPUT:
                 os.ftruncate(1, 0)
                 os.lseek(1, 0, os.SEEK_SET)
-        if os.getpid() != home:  # a fork by the candidate, whose caller would go on twice
-            os.write(returned, b"!")
-            os._exit(0)
+        end_fork()
         if select.select([of_forks], [], [], 0)[0]:
             os.read(of_forks, 1)
             response = {"failed": "returned in a process that it forked, too", "kind": "fork"}

@@ -1,0 +1,96 @@
+"""Convert arguments to a candidate's framework, and its results, of any framework, to NumPy."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from benchmarks.verify import wire
+from benchmarks.verify.cases import MODELS
+from benchmarks.verify.frameworks import Jax, NotAnArrayError, NumPy, Torch, are_numbers, is_one
+from benchmarks.verify.originals import np, own_builtins
+
+own_builtins(globals())
+
+FRAMEWORKS: dict[str, Callable[[str], NumPy]] = {
+    "numpy": lambda device: NumPy(),
+    "torch": Torch,
+    "jax": lambda device: Jax(),
+}
+"""Constructors by name, which take a device."""
+
+
+def from_numpy(framework: NumPy, value: Any, layout: str = "plain", copy: bool = True) -> Any:
+    """Convert every array in ``value`` to the framework; mappings and lists are copied.
+
+    So are models, if not without ``copy``, but their numbers stay NumPy's.
+    """
+    if isinstance(value, np.ndarray):
+        return framework.from_numpy(value, layout, copy)
+    if isinstance(value, Mapping):
+        return {key: from_numpy(framework, item, layout, copy) for key, item in value.items()}
+    if isinstance(value, list):  # one list that is there twice stays one
+        items = {id(item): from_numpy(framework, item, layout, copy) for item in value}
+        return [items[id(item)] for item in value]
+    if isinstance(value, MODELS) and copy:
+        return replace(value, table=value.table.copy())
+    return value
+
+
+@cache
+def reader(name: str) -> NumPy:
+    """A framework for reading results; PyTorch's to be made before a candidate is imported."""
+    return FRAMEWORKS[name]("cpu")
+
+
+MODULE_OF = type.__dict__["__module__"].__get__
+"""The module of a type, which a metaclass of its own may define otherwise."""
+
+
+def framework_of(value: Any) -> str:
+    """The name of an array's framework, or an empty string."""
+    module = MODULE_OF(type(value))
+    name = module.partition(".")[0].removesuffix("lib") if type(module) is str else ""
+    return name if name in FRAMEWORKS else ""
+
+
+def to_numpy(framework: NumPy, value: Any) -> Any:
+    """Convert every array in a result to NumPy, from any framework.
+
+    By types alone: an attribute of a candidate's own type may compute when it is read.
+
+    Raises:
+        NotAnArrayError: something in it is no array, number or collection of these.
+    """
+    kind = type(value)
+    if value is None or are_numbers([value]):
+        return value
+    if framework.name == "numpy" and (name := framework_of(value)):
+        framework = reader(name)
+    if is_one(kind, framework.types):
+        return framework.to_numpy(value)
+    if kind is list or issubclass(kind, tuple):
+        of = list if kind is list else tuple
+        items = of(of.__iter__(value))
+        if len(items) > wire.MOST:
+            raise NotAnArrayError(f"a {of.__name__} of {len(items)} items")
+        if are_numbers(items):
+            return items
+        return of(to_numpy(framework, item) for item in items)
+    if issubclass(kind, dict):
+        if not all(type(key) is str for key in dict.keys(value)):
+            raise NotAnArrayError("a dict with other keys than strings")
+        return {key: to_numpy(framework, item) for key, item in dict.items(value)}
+    if issubclass(kind, (np.ndarray, np.generic)):
+        return NumPy().to_numpy(value)
+    if framework.name != "numpy" and hasattr(value, "__dlpack__"):
+        return framework.to_numpy(value)
+    with contextlib.suppress(Exception):
+        if hasattr(value, "__dlpack__"):
+            return NumPy().to_numpy(np.from_dlpack(value))
+        if hasattr(value, "__array__"):
+            return NumPy().to_numpy(np.asarray(value))
+    raise NotAnArrayError(f"a {type(value).__name__}")
