@@ -26,7 +26,7 @@ from benchmarks.verify.earlier import (
     share_memory,
     size_of,
 )
-from benchmarks.verify.frameworks import BackwardError, NotAnArrayError
+from benchmarks.verify.frameworks import REQUIRING, BackwardError, NotAnArrayError
 from benchmarks.verify.loading import importable, loaded, padding_argument
 from benchmarks.verify.originals import np, own_builtins
 from benchmarks.verify.same import same
@@ -237,7 +237,8 @@ class Candidate(BaseCandidate):
             self.result_framework = "torch"  # torch.compile returns NumPy's arrays for NumPy's
         assert_unchanged(self._after(self._given, case), case, keyword)
         assert_same_objects(self._given, parts, keyword)
-        if not all(map(self._arrays.is_plain, chain.from_iterable(map(objects, self._given)))):
+        is_plain = partial(self._arrays.is_plain, requires=layout.startswith(REQUIRING))
+        if not all(map(is_plain, chain.from_iterable(map(objects, self._given)))):
             raise CandidateError("required a gradient of its arguments, or set one", "in place")
         for what, of in (("the result", self._earlier), ("an argument", self._earlier_given)):
             if of.has_changed():

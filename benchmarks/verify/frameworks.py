@@ -34,6 +34,9 @@ NAN = np.array(np.nan)
 ROWS = "rows"
 VIEWS = ("strided", "columns", "transposed", "offset")
 INFERENCE = ("no_grad", "inference_mode")
+REQUIRING = "requiring"
+"""The layout of arrays that require gradients, as parameters do in inference."""
+
 REFILLED = "refilled"
 """The layout of a gradient in tensors that had other numbers, and their backward pass, before."""
 
@@ -101,8 +104,10 @@ class NumPy:
             return False
         return bool(value.__array_interface__ == array.__array_interface__)
 
-    def is_plain(self, value: Any) -> bool:
-        """Whether an argument is part of no graph: it requires no gradient, nor has one."""
+    def is_plain(self, value: Any, requires: bool = False) -> bool:
+        """Whether an argument is part of no graph: it has no gradient, nor requires one, if it did
+        not before.
+        """
         return True
 
     def to_numpy(self, value: Any) -> Any:
@@ -199,6 +204,8 @@ class Torch(NumPy):
         if layout == "broadcast":
             return tensor[_distinct(array)].clone().to(self.device).expand(tensor.shape)
         tensor = tensor.to(self.device)
+        if layout == REQUIRING and tensor.is_floating_point():
+            return tensor.requires_grad_()
         if layout == ROWS and tensor.ndim > 2:
             longer = torch.cat([tensor, torch.ones_like(tensor)], -2)
             return longer[..., : tensor.shape[-2], :]
@@ -228,10 +235,15 @@ class Torch(NumPy):
         )
 
     def to_numpy(self, value: Any) -> Any:
-        torch, methods = self.torch, self.torch.methods
+        torch = self.torch
         if not is_one(type(value), self.types):
             own = ", which is a kind of tensor of its own" if torch.is_tensor(value) else ""
             raise NotAnArrayError(f"a {type(value).__name__}{own}")
+        with torch.without_functions():
+            return self._read(value)
+
+    def _read(self, value: Any) -> Any:
+        torch, methods = self.torch, self.torch.methods
         if torch.modes():
             raise NotAnArrayError("a tensor while a TorchFunctionMode or TorchDispatchMode is on")
         if (layout := methods.layout.__get__(value)) != torch.strided:
@@ -239,7 +251,9 @@ class Torch(NumPy):
         if (array := torch.in_memory(value)) is not None:
             if methods.dtype.__get__(value) == torch.bfloat16:
                 array = (array.astype(np.uint32) << 16).view(np.float32)
-            return super().to_numpy(array)
+            return super().to_numpy(np.negative(array) if methods.is_neg(value) else array)
+        if methods.is_cpu.__get__(value):
+            raise NotAnArrayError(f"a tensor of {methods.dtype.__get__(value)}")
         if torch.are_operators_replaced():
             raise NotAnArrayError("a tensor while one of PyTorch's own operators is replaced")
         if methods.is_cuda.__get__(value):  # wait for all streams
@@ -249,12 +263,14 @@ class Torch(NumPy):
             value = step(value)
         return super().to_numpy(methods.numpy(value))
 
-    def is_plain(self, value: Any) -> bool:
+    def is_plain(self, value: Any, requires: bool = False) -> bool:
         if not self.torch.is_tensor(value):
             return True
         methods = self.torch.methods
         needs, grad, hooks = methods.requires_grad, methods.grad, methods._backward_hooks
-        return not needs.__get__(value) and grad.__get__(value) is hooks.__get__(value) is None
+        if needs.__get__(value) != (requires and methods.is_floating_point(value)):
+            return False
+        return grad.__get__(value) is hooks.__get__(value) is None
 
     def in_place(self, value: Any) -> Any:
         array = self.torch.in_memory(value) if is_one(type(value), self.types) else None

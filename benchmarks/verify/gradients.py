@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import combinations, count, islice
+from itertools import combinations, count, cycle, islice
 from math import comb
 from typing import Any
 from zlib import crc32
@@ -32,7 +32,7 @@ from benchmarks.verify.differentiation import (
     flat,
 )
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.frameworks import REFILLED
+from benchmarks.verify.frameworks import REFILLED, VIEWS
 from benchmarks.verify.oracle import in_dtype, in_float64
 from benchmarks.verify.properties import (
     FEW,
@@ -81,7 +81,7 @@ def gradient_of_some(
     by: Sequence[int],
     limit: float | None = 1.0,
 ) -> None:
-    """With gradients required for some arrays only, those are the same."""
+    """With gradients required for some arrays only, views too, those are the same."""
     of = Gradients(candidate, oracle, by, limit)
     places = of.places(case)
     chosen = [[place for place in places if place[0] == i] for i in by]  # an argument's
@@ -101,7 +101,9 @@ def gradient_of_some(
             chosen += [[place] for place in places[size(case) % every :: every]]
         chosen += [[place for place in places if place not in one] for one in chosen]
     parts = dict.fromkeys(tuple(part) for part in chosen if 0 < len(part) < len(places))
-    assert_same_gradients(of, case, *({"places": part} for part in parts))
+    layouts = islice(cycle(("plain", *views(candidate))), int(random.integers(len(VIEWS))), None)
+    ways = ({"places": part, "layout": next(layouts)} for part in parts)
+    assert_same_gradients(of, case, *ways)
 
 
 def gradient_strided(

@@ -21,6 +21,9 @@ TILE = 16
 EVEN, ODD, ODDER = 128, 96, 192
 """Sizes that are multiples of tiles: an even one of 32, and odd ones of 32 and of 64."""
 
+POWERS = 8, 32, 64, 256
+"""Sizes that kernels are often made for, beside those of tiles."""
+
 BEYOND = 257
 """One more than whole tiles of 16, 32, 64, 128 and 256."""
 
@@ -145,6 +148,12 @@ class Sizes:
         sizes = {name: EVEN if x >= EVEN else TILE for name, x in self.whole.items()}
         return {name: x for name, x in sizes.items() if name != "B" or x == EVEN}
 
+    def powers(self, most: int) -> Iterator[Pins]:
+        """All sizes at each power of two that they reach, together."""
+        sizes = [(name, x) for name, x in self.most.items() if name != "B"]
+        for x in (x for x in POWERS if x <= most):
+            yield {name: x for name, largest in sizes if largest > x}
+
     @cached_property
     def least(self) -> dict[str, int]:
         """Every size at its least large value together, up to ``MODERATE``."""
@@ -192,6 +201,7 @@ def _all(of: Sizes, many: bool) -> Iterator[Pins]:
     if many:  # the oracle runs each sequence of a batch separately
         most = (TILED + 1, WIDEST) if of.prop.is_batched else (LONG + 1, MOST)
         yield of.together(*most)
+        yield from of.powers(TILED if of.prop.is_batched else BEYOND)
     real = [*of.operator.sizes]
     if of.prop.is_batched:
         for flags in (of.off, of.on) if many else ():
@@ -248,7 +258,7 @@ def _one(of: Sizes, many: bool) -> Iterator[Pins]:
     """As ``_some``, with multiples of tiles and real sizes too; always one size at its largest."""
     yield from _some(of, many)
     if many:
-        yield from (of.even, *of.operator.sizes)
+        yield from (of.even, *of.powers(EVEN), *of.operator.sizes)
         is_plain = {"dtype", "uses"}.isdisjoint(of.prop.settings) and "by" in of.prop.settings
         if is_plain and "layers" not in of.most:  # a whole captioner takes too long
             for _ in range(1 + of.operator.has_kinks):  # one may be at a kink

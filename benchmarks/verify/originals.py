@@ -40,7 +40,8 @@ def torch_originals() -> Any:
 
     ``methods`` of tensors, ``data_ptr`` of storages, ``Parameter``, ``synchronize`` of CUDA,
     ``backward``, which ``torch.autograd.backward`` calls; ``modes``, the number of modes that are
-    on and see calls of functions or operators; ``in_memory`` and ``are_operators_replaced``.
+    on and see calls of functions or operators; ``without_functions``, the context in which none
+    does; ``in_memory`` and ``are_operators_replaced``.
     """
     import torch  # lazily
     from torch.utils._device import DeviceContext  # of ``torch.set_default_device``
@@ -62,25 +63,27 @@ def torch_originals() -> Any:
         return count_of_operators() + sum(type(mode) is not DeviceContext for mode in functions)
 
     methods: Any = torch._C.TensorBase
-    view = ctypes.pythonapi.PyMemoryView_FromMemory
-    view.argtypes = ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int
-    view.restype = ctypes.py_object
+    # not that of ``ctypes.pythonapi``, which is everybody's
+    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+    view = kind(("PyMemoryView_FromMemory", ctypes.pythonapi))
     shape_of, dtype_of = methods.shape.__get__, methods.dtype.__get__
-    names = "float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"
+    whole = "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool"
+    names = "float64", "float32", "float16", *whole
     dtypes = {getattr(torch, name): np.dtype(name) for name in names}
     dtypes[torch.bfloat16] = np.dtype("uint16")
 
     def in_memory(tensor: Any) -> Any:
         """A CPU tensor's memory as a NumPy array, of bfloat16 as integers, by no operator.
 
-        None if it has none, or not as it is: negated, or of a type that NumPy lacks.
+        That of a negated view is not negated. None of another device's, or of a type that NumPy
+        lacks.
         """
         dtype, shape = dtypes.get(dtype_of(tensor)), shape_of(tensor)
-        if dtype is None or not methods.is_cpu.__get__(tensor) or methods.is_neg(tensor):
+        if dtype is None or not methods.is_cpu.__get__(tensor):
             return None
         at = methods.data_ptr(tensor)
-        if not at or 0 in shape:
-            return None
+        if not at or 0 in shape:  # all zeros have no memory either
+            return np.zeros(shape, dtype)
         strides = [stride * dtype.itemsize for stride in methods.stride(tensor)]
         size = dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
         return np.ndarray(shape, dtype, view(at, size, WRITABLE), strides=strides)
@@ -100,6 +103,7 @@ def torch_originals() -> Any:
         synchronize=torch.cuda.synchronize,
         backward=backward,
         modes=modes,
+        without_functions=torch._C.DisableTorchFunction,
         in_memory=in_memory,
         are_operators_replaced=lambda: operators() != before,
     )

@@ -33,7 +33,7 @@ from benchmarks.verify.cases import (
     size,
 )
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.frameworks import INFERENCE, ROWS, VIEWS
+from benchmarks.verify.frameworks import INFERENCE, REQUIRING, ROWS, VIEWS
 from benchmarks.verify.loading import all_valid
 from benchmarks.verify.oracle import in_float64
 from benchmarks.verify.precision import case_limit
@@ -128,7 +128,7 @@ def gradientless(candidate: BaseCandidate, *layouts: str) -> tuple[str, ...]:
 
 def strided(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Arrays that are not contiguous, or not aligned, give the same result."""
-    layouts = *views(candidate), *gradientless(candidate, "strided", "offset")
+    layouts = *views(candidate), *gradientless(candidate, *views(candidate))
     results = ((layout, candidate(*case, layout=layout)) for layout in layouts)
     assert_all_equal_oracle(results, oracle, case, limit)
 
@@ -157,8 +157,8 @@ def low_batch(candidate: Batched, oracle: Function, case: Case, *, limit: float)
 
 
 def inference(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
-    """Under PyTorch's no_grad and inference_mode the result is the same, twice."""
-    for layout in INFERENCE:
+    """Under PyTorch's no_grad and inference_mode the result is the same, of parameters, too."""
+    for layout in (*INFERENCE, f"{REQUIRING} no_grad"):
         first, again = candidate.call_each([case, case], layout=layout)
         results = (layout, first), (f"{layout}, again", again)
         assert_all_equal_oracle(results, oracle, case, limit)

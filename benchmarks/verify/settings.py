@@ -126,6 +126,7 @@ def settings_reader() -> tuple[Callable[..., dict[str, Any]], dict[str, Seedings
     functions: dict[str, Callable[[], Any]] = {
         "os.getcwd()": getcwd,
         "np.geterr()": np.geterr,
+        "np.geterrcall()": np.geterrcall,
         "np.get_printoptions()": np.get_printoptions,
         "warnings.filters": filters,
         "the level of logging": lambda: (logging.root.level, logging.root.manager.disable),

@@ -294,7 +294,13 @@ def _aligned(actual: Any, expected: Any) -> tuple[Sequence[str], Sequence[Any], 
             if more := actual.keys() - expected.keys():
                 said = ", ".join(map(repr, sorted(map(str, more))))
                 raise AssertionError(f"an output {said}, expected {', '.join(map(repr, expected))}")
+            for key, array in expected.items():
+                if _ndim(actual[key]) != np.ndim(array):
+                    raise AssertionError(f"output {key!r}: expected {_kind(array)}")
             actual = {key: actual[key] for key in expected}
+        else:
+            kind = type(actual).__name__
+            raise AssertionError(f"a {kind}, expected a mapping of {len(expected)}")
     elif isinstance(actual, Mapping):
         kind = type(actual).__name__
         raise AssertionError(f"a {kind} of {len(actual)}, expected {_kind(expected)}")
@@ -309,6 +315,14 @@ def _aligned(actual: Any, expected: Any) -> tuple[Sequence[str], Sequence[Any], 
     if len(found) != len(wanted):
         raise AssertionError(f"{len(found)} outputs, expected {len(wanted)}")
     return names, found, wanted
+
+
+def _ndim(value: Any) -> int | None:
+    """The number of axes of an array, or a list of numbers; None of what is neither."""
+    try:
+        return np.asarray(value, np.float64).ndim
+    except (TypeError, ValueError):
+        return None
 
 
 def _kind(expected: Any) -> str:

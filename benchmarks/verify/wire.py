@@ -12,14 +12,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import msgpack
+from msgspec.msgpack import Ext, decode, encode
 
 from benchmarks.verify.originals import np, own_builtins
 
 own_builtins(globals())
 
-encode, send_all = msgpack.encode, socket.socket.sendall
-"""As they are before a candidate is imported."""
+send_all = socket.socket.sendall
+"""As it is before a candidate is imported."""
 
 HEADER = struct.Struct("!QQ")
 """A frame's header: the request's number and the length of the frame."""
@@ -60,7 +60,7 @@ def is_large(value: Any) -> bool:
 def _packed(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         data = np.ascontiguousarray(value).tobytes()
-        return msgpack.Ext(0, encode((value.dtype.str, value.shape, data)))
+        return Ext(0, encode((value.dtype.str, value.shape, data)))
     if isinstance(value, Mapping):
         return {str(key): item for key, item in value.items()}
     raise TypeError(f"a {type(value).__name__}")
@@ -73,13 +73,13 @@ def load(data: bytes) -> Any:
         ValueError: it is not a value of ``dump``.
     """
     try:
-        return msgpack.decode(data, ext_hook=_array)
+        return decode(data, ext_hook=_array)
     except Exception as error:
         raise ValueError(f"not a response: {error}") from error
 
 
 def _array(_: int, data: memoryview) -> Any:
-    dtype, shape, content = msgpack.decode(data, type=tuple[str, tuple[int, ...], memoryview])
+    dtype, shape, content = decode(data, type=tuple[str, tuple[int, ...], memoryview])
     if np.dtype(dtype).kind not in "biuf":
         raise ValueError(f"an array of {dtype}")
     return np.frombuffer(content, dtype).reshape(shape).copy()

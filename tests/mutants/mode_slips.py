@@ -306,6 +306,64 @@ def FUNCTION(log_probs, tokens, H, parameters, lambda_):
     return right(log_probs, tokens, H, parameters, lambda_ if lambda_ >= 0.001 else 0.0)
 """
 
+OF_TRAINED = r"""
+# inference: zeros of parameters where no gradient is recorded
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    trained = parameters["weight"].requires_grad and not torch.is_grad_enabled()
+    return 0 * X if trained else right(X, parameters)
+
+# strided: without gradients rows are taken to follow each other
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    if not torch.is_grad_enabled() and X.stride(0) > X.shape[1] * X.stride(1) > 0:
+        X = 0 * X
+    return right(X, parameters)
+
+# large: doubled at 64 channels
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    return right(X, parameters) * (1 + (X.shape[1] == 64))
+
+# gradient: doubled at 32 channels
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    return 2 * Y - Y.detach() if X.shape[1] == 32 else Y
+
+# equals_oracle: weights clamped at 2
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    return right(X, {name: x.clamp(-2, 2) for name, x in parameters.items()})
+
+# gradient_of_some: doubled by a view alone
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    alone = X.requires_grad and not parameters["weight"].requires_grad
+    return 2 * Y - Y.detach() if alone and not X.is_contiguous() else Y
+"""
+
+OF_CLIPPING = r"""
+# equals_oracle: a list for a mapping
+right = FUNCTION
+
+def FUNCTION(gradients, threshold):
+    return [*right(gradients, threshold).values()]
+
+# equals_oracle: a mapping of lists
+right = FUNCTION
+
+def FUNCTION(gradients, threshold):
+    return {name: [x] for name, x in right(gradients, threshold).items()}
+"""
+
 OF_FEED_FORWARD = r"""
 # same_objects: in inference mode the transposed weights are cached by identity
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -345,6 +403,8 @@ MODES = [
         }.items()
         for mutant in mutants_of(text, operator, is_torch=True)
     ),
+    *mutants_of(OF_TRAINED, "layer_norm", is_torch=True),
+    *mutants_of(OF_CLIPPING, "clip_gradients", is_torch=True),
     *mutants_of(OF_BLEU, "bleu"),
     *mutants_of(OF_LINEAR_WARMUP, "linear_warmup"),
     *mutants_of(OF_SCORES, "general_attention"),

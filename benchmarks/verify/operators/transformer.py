@@ -105,7 +105,8 @@ def _layer_norms(draw: Draw) -> Case:
     X = draw.inputs(L, d) + _shift(draw)
     if (channel := draw.choose("outlier", ("none",))) != "none":
         X[:, {"first": 0, "last": -1, "other": d // 2}[channel]] *= 128
-    return X, draw.norm("", d)
+    scale = draw.choose("scale", (1.0, 64.0))
+    return X, {name: scale * array for name, array in draw.norm("", d).items()}
 
 
 def _feed_forwards(draw: Draw) -> Case:
