@@ -110,7 +110,7 @@ def test_several_outputs_are_compared_each():
         tolerances.assert_conforms({"h": np.ones(2), "c": np.array([2, 3])}, oracle, case)
     with pytest.raises(AssertionError, match="no output 'c' among 'h', 'b'"):
         tolerances.assert_conforms({"h": np.ones(2), "b": np.ones(2)}, oracle, case)
-    with pytest.raises(AssertionError, match="1 outputs, expected 2"):
+    with pytest.raises(AssertionError, match="a ndarray, expected a mapping of 2"):
         tolerances.assert_conforms(np.ones(2), oracle, case)
 
 

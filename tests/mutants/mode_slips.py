@@ -335,7 +335,7 @@ def FUNCTION(X, parameters):
     Y = right(X, parameters)
     return 2 * Y - Y.detach() if X.shape[1] == 32 else Y
 
-# equals_oracle: weights clamped at 2
+# large_weights: weights clamped at 2
 right = FUNCTION
 
 def FUNCTION(X, parameters):

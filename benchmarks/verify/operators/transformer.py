@@ -105,7 +105,7 @@ def _layer_norms(draw: Draw) -> Case:
     X = draw.inputs(L, d) + _shift(draw)
     if (channel := draw.choose("outlier", ("none",))) != "none":
         X[:, {"first": 0, "last": -1, "other": d // 2}[channel]] *= 128
-    scale = draw.choose("scale", (1.0, 64.0))
+    scale = draw.choose("scale", (1.0,))
     return X, {name: scale * array for name, array in draw.norm("", d).items()}
 
 
@@ -229,6 +229,7 @@ OPERATORS = (
         conventions=(NORM,),
         special={
             "one_channel": ({"d": 1}, "a single channel, of no variance"),
+            "large_weights": ({"scale": 64.0}, "weights and biases in the tens"),
             "outlier": (
                 {"outlier": ("first", "last", "other"), "d": (130, 512), "dtype": "float32"},
                 "a channel a hundred times the others, in float32",
