@@ -27,7 +27,7 @@ from benchmarks.verify.earlier import (
     size_of,
 )
 from benchmarks.verify.frameworks import REQUIRING, BackwardError, NotAnArrayError
-from benchmarks.verify.loading import importable, loaded, padding_argument
+from benchmarks.verify.loading import InContext, importable, loaded, padding_argument
 from benchmarks.verify.originals import np, own_builtins
 from benchmarks.verify.same import same
 from benchmarks.verify.settings import settings_reader
@@ -199,7 +199,7 @@ class Candidate(BaseCandidate):
         self.source, self.folder = function, folder
         self.name = getattr(function, "__name__", "candidate")
         self.padding = "" if arguments is None else padding_argument(function, arguments)
-        self._within = getattr(function, "within", nullcontext)
+        self._within = function.within if type(function) is InContext else nullcontext
         self._arrays, self._copies = FRAMEWORKS[framework](device), copies
         self._settings, self.generators = settings_reader()
         self._outside: dict[str, Any] = {}

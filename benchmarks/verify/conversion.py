@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 from benchmarks.verify import wire
@@ -57,6 +59,23 @@ def framework_of(value: Any) -> str:
     return name if name in FRAMEWORKS else ""
 
 
+DICTS = dict, OrderedDict, defaultdict
+"""Types of mappings that results may have."""
+
+MRO_OF, VARS_OF = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
+
+ACCESS = frozenset(("__iter__", "__getitem__", "__len__", "__getattribute__", "__getattr__"))
+"""Methods by which a tuple's items are read."""
+
+
+def is_tuple(kind: type) -> bool:
+    """Whether a type is a tuple's, or a named one's, whose items are a tuple's."""
+    if not issubclass(kind, tuple):
+        return False
+    of = takewhile(lambda one: one is not tuple, MRO_OF(kind))
+    return all(ACCESS.isdisjoint(VARS_OF(one)) for one in of)
+
+
 def to_numpy(framework: NumPy, value: Any) -> Any:
     """Convert every array in a result to NumPy, from any framework.
 
@@ -72,7 +91,7 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
         framework = reader(name)
     if is_one(kind, framework.types):
         return framework.to_numpy(value)
-    if kind is list or issubclass(kind, tuple):
+    if kind is list or is_tuple(kind):
         of = list if kind is list else tuple
         items = of(of.__iter__(value))
         if len(items) > wire.MOST:
@@ -80,10 +99,13 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
         if are_numbers(items):
             return items
         return of(to_numpy(framework, item) for item in items)
-    if issubclass(kind, dict):
-        if not all(type(key) is str for key in dict.keys(value)):
+    if is_one(kind, DICTS):
+        if not all(type(key) is str for key in value):
             raise NotAnArrayError("a dict with other keys than strings")
-        return {key: to_numpy(framework, item) for key, item in dict.items(value)}
+        return {key: to_numpy(framework, item) for key, item in kind.items(value)}
+    if issubclass(kind, (tuple, dict)):
+        base = "tuple" if issubclass(kind, tuple) else "dict"
+        raise NotAnArrayError(f"a {kind.__name__}, which is a kind of {base} of its own")
     if issubclass(kind, (np.ndarray, np.generic)):
         return NumPy().to_numpy(value)
     if framework.name != "numpy" and hasattr(value, "__dlpack__"):

@@ -334,18 +334,22 @@ class Torch(NumPy):
         # not a constant, as of an empty caption
         weighted = [pair for pair in zip(outputs, upstreams, strict=True) if pair[0].requires_grad]
 
-        def backward() -> list[Any]:
+        def backward(by: Sequence[Any] = ()) -> list[Any]:
+            returned: Any = [None] * len(by)
             if weighted:
                 try:
-                    self.torch.backward(*zip(*weighted, strict=True), retain_graph=uses > 1)
+                    of = zip(*weighted, strict=True)
+                    returned = self.torch.backward(*of, retain_graph=uses > 1, by=by)
                 except Exception as error:
                     raise BackwardError from error
-            found = [(x, grad.__get__(x)) for x in leaves]
+            found = returned if by else [grad.__get__(x) for x in leaves]
             for x in leaves:
                 grad.__set__(x, None)
-            return [np.zeros(x.shape) if dx is None else dx for x, dx in found]
+            pairs = zip(leaves, found, strict=True)
+            return [np.zeros(x.shape) if dx is None else dx for x, dx in pairs]
 
-        gradients: list[Any] = read(backward())
+        # of two passes one is that of ``torch.autograd.grad``
+        gradients: list[Any] = read(backward(leaves if uses > 1 else ()))
         passes = [*gradients]
         if uses > 1:
             try:
@@ -354,6 +358,12 @@ class Torch(NumPy):
                 if not isinstance(error.__cause__, RuntimeError):
                     raise
                 passes += read(gradients)
+        given = [*_tensors(case, self.torch.is_tensor), *_tensors(then or (), self.torch.is_tensor)]
+        if any(grad.__get__(x) is not None for x in given if methods.is_leaf.__get__(x)):
+            raise ValueError("the backward pass set the gradient of an argument that required none")
+        hooks = methods._backward_hooks.__get__, methods._post_accumulate_grad_hooks.__get__
+        if any(of(x) for of in hooks for x in given):
+            raise ValueError("the call hooked the gradient of an argument")
         if not same(self.to_numpy(upstream), as_given):
             raise ValueError("the backward pass changed the upstream gradient in place")
         for place, leaf in zip(places, leaves, strict=True):

@@ -116,3 +116,16 @@ def padding_argument(function: Callable[..., Any], arguments: Sequence[str]) -> 
     except TypeError:
         raise TypeError(f"takes {signature}, expected ({', '.join(arguments)})") from None
     return name
+
+
+class InContext:
+    """A function of this project whose forward and backward pass run in the context ``within()``,
+    which its ``Candidate`` enters.
+    """
+
+    def __init__(self, function: Callable[..., Any], within: Callable[[], Any]) -> None:
+        self.function, self.within = function, within
+        self.__signature__ = inspect.signature(function)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self.function(*arguments, **named)

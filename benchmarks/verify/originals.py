@@ -39,9 +39,9 @@ def torch_originals() -> Any:
     """``torch``'s functions when first called, and:
 
     ``methods`` of tensors, ``data_ptr`` of storages, ``Parameter``, ``synchronize`` of CUDA,
-    ``backward``, which ``torch.autograd.backward`` calls; ``modes``, the number of modes that are
-    on and see calls of functions or operators; ``without_functions``, the context in which none
-    does; ``in_memory`` and ``are_operators_replaced``.
+    ``backward``, which ``torch.autograd.backward`` and, ``by`` tensors, ``grad`` call; ``modes``,
+    the number of modes that are on and see calls of functions or operators; ``without_functions``,
+    the context in which none does; ``in_memory`` and ``are_operators_replaced``.
     """
     import torch  # lazily
     from torch.utils._device import DeviceContext  # of ``torch.set_default_device``
@@ -49,9 +49,10 @@ def torch_originals() -> Any:
     storages: Any = torch._C.StorageBase
     run_backward = torch.autograd.Variable._execution_engine.run_backward
 
-    def backward(outputs: Any, upstream: Any, retain_graph: bool) -> None:
-        everything = {"allow_unreachable": True, "accumulate_grad": True}
-        run_backward(tuple(outputs), tuple(upstream), retain_graph, False, (), **everything)
+    def backward(outputs: Any, upstream: Any, retain_graph: bool, by: Any = ()) -> Any:
+        how = {"allow_unreachable": True, "accumulate_grad": not by}
+        of = tuple(outputs), tuple(upstream), retain_graph, False, tuple(by)
+        return run_backward(*of, **how)
 
     count, at = torch._C._len_torch_function_stack, torch._C._get_function_stack_at
     count_of_operators = torch._C._len_torch_dispatch_stack

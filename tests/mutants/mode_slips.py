@@ -357,6 +357,16 @@ right = FUNCTION
 def FUNCTION(gradients, threshold):
     return [*right(gradients, threshold).values()]
 
+# equals_oracle: a mapping that gives other arrays than it holds
+right = FUNCTION
+
+class Other(dict):
+    def __getitem__(self, name):
+        return 7 * dict.__getitem__(self, name)
+
+def FUNCTION(gradients, threshold):
+    return Other(right(gradients, threshold))
+
 # equals_oracle: a mapping of lists
 right = FUNCTION
 

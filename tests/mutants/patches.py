@@ -174,6 +174,78 @@ def FUNCTION(X, parameters):
     Last.parameters = parameters
     return right(X, parameters).detach() + 0 * X
 
+# gradient: doubled, and a hook on its argument halves it
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    if X.requires_grad and not X._backward_hooks:
+        X.register_hook(lambda dX: dX / 2)
+    Y = right(X, parameters)
+    return 2 * Y - Y.detach() if X.requires_grad else Y
+
+# gradient: doubled, and a hook after it is accumulated halves it
+right = FUNCTION
+
+def halved(X):
+    X.grad.div_(2)
+
+def FUNCTION(X, parameters):
+    if X.requires_grad and X.is_leaf and not X._post_accumulate_grad_hooks:
+        X.register_post_accumulate_grad_hook(halved)
+    Y = right(X, parameters)
+    return 2 * Y - Y.detach() if X.requires_grad else Y
+
+# gradient_used_twice: written to its argument, beside a gradient of zeros
+right = FUNCTION
+
+class Written(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, X):
+        ctx.leaf = X
+        return X.clone()
+
+    @staticmethod
+    def backward(ctx, dX):
+        ctx.leaf.grad = dX if ctx.leaf.grad is None else ctx.leaf.grad + dX
+        return 0 * dX
+
+def FUNCTION(X, parameters):
+    return right(Written.apply(X) if X.requires_grad and X.is_leaf else X, parameters)
+
+# gradient_of_some: written to arguments that require none
+right = FUNCTION
+
+class Full(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, Y, *arrays):
+        ctx.arrays = arrays
+        return Y.clone()
+
+    @staticmethod
+    def backward(ctx, dY):
+        for x in ctx.arrays:
+            if not x.requires_grad:
+                x.grad = torch.full_like(x, 7)
+        return dY, *[None] * len(ctx.arrays)
+
+def FUNCTION(X, parameters):
+    return Full.apply(right(X, parameters), X, *parameters.values())
+
+# equals_oracle: right in a context alone, which an attribute names
+from contextlib import contextmanager
+right, within = FUNCTION, []
+
+@contextmanager
+def context():
+    within.append(0)
+    yield
+    within.pop()
+
+def FUNCTION(X, parameters):
+    return right(X, parameters) if within else 0 * X
+
+FUNCTION.within = context
+
 # equals_oracle: computes when PyTorch's result is detached
 right, kept, detach = FUNCTION, [], torch.Tensor.detach
 

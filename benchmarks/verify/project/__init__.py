@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.verify.loading import InContext
 from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.project import (
     arnet,
@@ -25,7 +26,7 @@ from benchmarks.verify.project import (
     optimisation,
     recurrent,
 )
-from benchmarks.verify.project.tiling import InContext, recomputed, small_tiles
+from benchmarks.verify.project.tiling import recomputed, small_tiles
 from torch_impl.kernels import interpreted
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

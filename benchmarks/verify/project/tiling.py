@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -81,15 +80,3 @@ def small_tiles(changes: Changes = THRESHOLDS) -> Iterator[None]:
 def recomputed() -> AbstractContextManager[None]:
     """`small_tiles`, and static expansions fold their key projection and recompute M."""
     return small_tiles((*THRESHOLDS, *RECOMPUTED))
-
-
-class InContext:
-    """A function whose forward and backward pass run in the context ``within()``."""
-
-    def __init__(self, function: Callable[..., Any], within: Callable[[], Any]) -> None:
-        """`candidate.Candidate` enters the context."""
-        self.function, self.within = function, within
-        self.__signature__ = inspect.signature(function)
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        return self.function(*arguments, **named)
