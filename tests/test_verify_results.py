@@ -1,5 +1,8 @@
 """Results of candidates as data: any two are compared, and there is an end to them."""
 
+from collections import OrderedDict, defaultdict
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import torch
@@ -84,6 +87,60 @@ def test_a_result_of_many_arrays_is_compared_in_little_time():
     rows = [*np.zeros((20_000, 2))]
     assert not share_memory(NumPy(), rows, [*np.zeros((20_000, 2))])
     assert share_memory(NumPy(), rows, rows[-1])
+
+
+class Pair(NamedTuple):
+    one: np.ndarray
+    other: np.ndarray
+
+
+class Doubled(dict):
+    def __getitem__(self, key):
+        return 2 * super().__getitem__(key)
+
+
+class Reversed(tuple):
+    def __iter__(self):
+        return reversed([*super().__iter__()])
+
+
+class Number(np.float64):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (Pair(np.ones(2), np.zeros(1)), [[1, 1], [0]]),
+        (torch.ones(2, 3).cumsum(1).max(1), [[3, 3], [2, 2]]),
+        (OrderedDict(b=np.ones(2), a=1.0), {"b": [1, 1], "a": 1}),
+        (defaultdict(list, a=(1, [2.0])), {"a": [1, [2]]}),
+        (np.float32(2), 2),
+        ([np.array(2), torch.ones(1)], [2, [1]]),
+    ],
+)
+def test_results_of_python_s_own_kinds_are_read_as_they_are(value, expected):
+    """Named tuples, PyTorch's and Python's, and ordered mappings among them."""
+
+    def as_lists(read):
+        if isinstance(read, dict):
+            return {key: as_lists(item) for key, item in read.items()}
+        return (
+            [*map(as_lists, read)] if isinstance(read, (list, tuple)) else np.array(read).tolist()
+        )
+
+    read = as_lists(to_numpy(NumPy(), value))
+    assert read == expected
+    assert not isinstance(expected, dict) or [*read] == [*expected]
+
+
+@pytest.mark.parametrize(
+    "value", [Doubled(a=np.ones(1)), Reversed((1, 2)), Number(1), {1: 2.0}], ids=repr
+)
+def test_results_of_a_kind_of_their_own_are_refused(value):
+    """What their own methods give may be something else than what they hold."""
+    with pytest.raises(NotAnArrayError):
+        to_numpy(NumPy(), value)
 
 
 def as_sent(value):
