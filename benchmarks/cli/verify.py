@@ -333,8 +333,9 @@ CALLED = (
     "result when it is read instead of in its function, or to hide that a call changed a "
     "setting, an array that is not contiguous or an earlier result. Memory that it frees is "
     "overwritten, but for what NumPy keeps of less than 1 KiB: there an answer that it has "
-    "computed and freed may be found again. And one that looks at its process may see that it is "
-    "verified, and be wrong elsewhere.",
+    "computed and freed may be found again. And one that looks at its process, or counts its "
+    "calls, may see that it is verified, and be wrong elsewhere; second derivatives, autocast "
+    "and calls from other threads are not tested.",
     "Processes started by a candidate end with it; a candidate that kills its parent ends itself; "
     "a call must not return in a process that it forked, too. "
     "From Linux 6.12 (Landlock) it cannot signal other processes or access their memory, not even "

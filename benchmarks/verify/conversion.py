@@ -12,7 +12,15 @@ from typing import Any
 
 from benchmarks.verify import wire
 from benchmarks.verify.cases import MODELS
-from benchmarks.verify.frameworks import Jax, NotAnArrayError, NumPy, Torch, are_numbers, is_one
+from benchmarks.verify.frameworks import (
+    REQUIRING,
+    Jax,
+    NotAnArrayError,
+    NumPy,
+    Torch,
+    are_numbers,
+    is_one,
+)
 from benchmarks.verify.originals import np, own_builtins
 
 own_builtins(globals())
@@ -33,7 +41,8 @@ def from_numpy(framework: NumPy, value: Any, layout: str = "plain", copy: bool =
     if isinstance(value, np.ndarray):
         return framework.from_numpy(value, layout, copy)
     if isinstance(value, Mapping):
-        return {key: from_numpy(framework, item, layout, copy) for key, item in value.items()}
+        of = OrderedDict if layout.startswith(REQUIRING) else dict
+        return of((key, from_numpy(framework, item, layout, copy)) for key, item in value.items())
     if isinstance(value, list):  # one list that is there twice stays one
         items = {id(item): from_numpy(framework, item, layout, copy) for item in value}
         return [items[id(item)] for item in value]
@@ -64,7 +73,9 @@ DICTS = dict, OrderedDict, defaultdict
 
 MRO_OF, VARS_OF = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
 
-ACCESS = frozenset(("__iter__", "__getitem__", "__len__", "__getattribute__", "__getattr__"))
+ACCESS = frozenset(
+    ("__iter__", "__getitem__", "__len__", "__getattribute__", "__getattr__", "__array__")
+)
 """Methods by which a tuple's items are read."""
 
 

@@ -35,7 +35,10 @@ ROWS = "rows"
 VIEWS = ("strided", "columns", "transposed", "offset")
 INFERENCE = ("no_grad", "inference_mode")
 REQUIRING = "requiring"
-"""The layout of arrays that require gradients, as parameters do in inference."""
+"""The layout of arrays that are a module's parameters, in an ordered mapping."""
+
+OWN = "own"
+"""The layout of arrays that own their memory."""
 
 REFILLED = "refilled"
 """The layout of a gradient in tensors that had other numbers, and their backward pass, before."""
@@ -81,6 +84,8 @@ class NumPy:
     def from_numpy(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
         """Convert a NumPy array, also a 16-bit one; without ``copy`` only if needed."""
         layout = layout.partition(" ")[0]
+        if layout == OWN:
+            return array.copy()
         if layout == "broadcast":
             return np.broadcast_to(array[_distinct(array)].copy(), array.shape)
         if layout == ROWS and array.ndim > 2:
@@ -205,10 +210,12 @@ class Torch(NumPy):
             return tensor[_distinct(array)].clone().to(self.device).expand(tensor.shape)
         tensor = tensor.to(self.device)
         if layout == REQUIRING and tensor.is_floating_point():
-            return tensor.requires_grad_()
+            return torch.Parameter(tensor)
         if layout == ROWS and tensor.ndim > 2:
             longer = torch.cat([tensor, torch.ones_like(tensor)], -2)
             return longer[..., : tensor.shape[-2], :]
+        if layout == OWN:
+            return tensor.clone()
         if layout in VIEWS and tensor.ndim:
             other = torch.ones_like(tensor)
             if layout == "strided":
@@ -239,6 +246,8 @@ class Torch(NumPy):
         if not is_one(type(value), self.types):
             own = ", which is a kind of tensor of its own" if torch.is_tensor(value) else ""
             raise NotAnArrayError(f"a {type(value).__name__}{own}")
+        if not torch.attributes.isdisjoint(torch.own_of(value)):
+            raise NotAnArrayError("a tensor with methods of its own")
         with torch.without_functions():
             return self._read(value)
 
@@ -302,7 +311,9 @@ class Torch(NumPy):
         if layout == "computed":
             clone = self.torch.methods.clone
             case = replaced(case, dict(zip(places, map(clone, leaves), strict=True)))
-        before = []
+        before, grad = [], self.torch.methods.grad
+        for leaf in leaves if uses > 1 else ():  # as an optimiser leaves it
+            grad.__set__(leaf, self.torch.zeros_like(leaf))
         if layout == REFILLED:
             before, then = [self._differentiated(loss, case, then, leaves, read)], None
         results, numbers = [], []
@@ -328,7 +339,7 @@ class Torch(NumPy):
             call(then)
         upstream = self.from_numpy(np.asarray(weights, output.dtype), layout)
         methods = self.torch.methods
-        as_given, grad = self.to_numpy(upstream), methods.grad
+        as_given = self.to_numpy(upstream)
         # a buffer that two backward passes share shows if their gradients differ
         upstreams = [upstream, *(methods.mul(upstream, i) for i in range(2, uses + 1))]
         # not a constant, as of an empty caption

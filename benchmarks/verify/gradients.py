@@ -139,10 +139,11 @@ def gradient_of_sum(
     of = Gradients(candidate, oracle, by, limit)
     ones = np.ones(np.shape(oracle(*case)))
     found, expected = of.flat(case, ones, layout="broadcast"), flat(of.plain(case, ones))
-    part = np.where(np.arange(ones.size) % 2, 2.0, -1.0).reshape(ones.shape)  # no rounding
     of.assert_same(found, expected, case, ones)
-    parts = (flat(of.plain(case, weights)) for weights in (part, ones - part))
-    of.assert_same(found, sum(parts, np.zeros(())), case, ones)
+    for one, other in ((2.0, -1.0), (0.75, 0.25)):  # of two signs, and of one; no rounding
+        part = np.where(np.arange(ones.size) % 2, one, other).reshape(ones.shape)
+        parts = (flat(of.plain(case, weights)) for weights in (part, ones - part))
+        of.assert_same(found, sum(parts, np.zeros(())), case, ones)
 
 
 def gradient_after_other(
@@ -219,7 +220,7 @@ def gradient_scaled(
     """A larger, smaller or negative upstream gradient gives as much more or less gradient."""
     of = Gradients(candidate, oracle, by, limit)
     plain, upstream = flat(of.plain(case)), of.upstream(case)
-    for factor in (-(2.0**17), 2.0**-27):
+    for factor in (-(2.0**17), 2.0**7, 2.0**-27):
         of.assert_same(of.flat(case, factor * upstream) / factor, plain, case)
 
 

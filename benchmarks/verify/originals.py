@@ -41,7 +41,8 @@ def torch_originals() -> Any:
     ``methods`` of tensors, ``data_ptr`` of storages, ``Parameter``, ``synchronize`` of CUDA,
     ``backward``, which ``torch.autograd.backward`` and, ``by`` tensors, ``grad`` call; ``modes``,
     the number of modes that are on and see calls of functions or operators; ``without_functions``,
-    the context in which none does; ``in_memory`` and ``are_operators_replaced``.
+    the context in which none does; ``attributes`` of all tensors, and those ``own_of`` one;
+    ``in_memory`` and ``are_operators_replaced``.
     """
     import torch  # lazily
     from torch.utils._device import DeviceContext  # of ``torch.set_default_device``
@@ -105,6 +106,8 @@ def torch_originals() -> Any:
         backward=backward,
         modes=modes,
         without_functions=torch._C.DisableTorchFunction,
+        attributes=frozenset(dir(torch.Tensor)),
+        own_of=vars(torch.Tensor)["__dict__"].__get__,
         in_memory=in_memory,
         are_operators_replaced=lambda: operators() != before,
     )

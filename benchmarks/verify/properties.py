@@ -33,7 +33,7 @@ from benchmarks.verify.cases import (
     size,
 )
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.frameworks import INFERENCE, REQUIRING, ROWS, VIEWS
+from benchmarks.verify.frameworks import INFERENCE, OWN, REQUIRING, ROWS, VIEWS
 from benchmarks.verify.loading import all_valid
 from benchmarks.verify.oracle import in_float64
 from benchmarks.verify.precision import case_limit
@@ -127,20 +127,21 @@ def gradientless(candidate: BaseCandidate, *layouts: str) -> tuple[str, ...]:
 
 
 def strided(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
-    """Arrays that are not contiguous, or not aligned, give the same result."""
+    """Arrays that are not contiguous, not aligned, or own their memory give the same result."""
     layouts = *views(candidate), *gradientless(candidate, *views(candidate))
     results = ((layout, candidate(*case, layout=layout)) for layout in layouts)
     assert_all_equal_oracle(results, oracle, case, limit)
 
 
 def views(candidate: BaseCandidate) -> tuple[str, ...]:
-    """The layouts of views that differ from contiguous arrays: of batches one more."""
-    return (*VIEWS, ROWS) if isinstance(candidate, Batched) else VIEWS
+    """The layouts of arrays with memory of their own, and of views: of batches one more."""
+    return (OWN, *VIEWS, ROWS) if isinstance(candidate, Batched) else (OWN, *VIEWS)
 
 
 def every_layout(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
-    """The result equals the oracle's, of contiguous arrays and of views."""
-    layouts = "plain", *VIEWS, *gradientless(candidate, "", "strided")
+    """The result equals the oracle's, of contiguous arrays, views and parameters."""
+    trained = (REQUIRING,) if candidate.framework == "torch" else ()
+    layouts = "plain", *VIEWS, *trained, *gradientless(candidate, "", "strided")
     results = ((layout, candidate(*case, layout=layout)) for layout in layouts)
     assert_all_equal_oracle(results, oracle, case, limit)
 

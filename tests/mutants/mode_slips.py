@@ -322,6 +322,32 @@ def FUNCTION(X, parameters):
         X = 0 * X
     return right(X, parameters)
 
+# inference: zeros of a module's parameters
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    return 0 * X if type(X) is torch.nn.Parameter else right(X, parameters)
+
+# strided: zeros of an array that owns its memory
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    return 0 * X if X.untyped_storage().resizable() else right(X, parameters)
+
+# bfloat16: in 16 bits zeros where a gradient is required
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    return 0 * X if X.requires_grad and X.element_size() == 2 else right(X, parameters)
+
+# equals_oracle: a tensor with methods of its own
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    Y.sum = Y.detach = Y.numpy = lambda *of: 7 * torch.ones(1)
+    return Y
+
 # large: doubled at 64 channels
 right = FUNCTION
 

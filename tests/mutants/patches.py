@@ -212,6 +212,42 @@ class Written(torch.autograd.Function):
 def FUNCTION(X, parameters):
     return right(Written.apply(X) if X.requires_grad and X.is_leaf else X, parameters)
 
+# gradient_used_twice: zeros where there is a gradient before
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    return 0 * X if X.is_leaf and X.grad is not None else right(X, parameters)
+
+# gradient_scaled: none of upstream gradients up to 500
+right = FUNCTION
+
+class Small(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, Y):
+        return Y.clone()
+
+    @staticmethod
+    def backward(ctx, dY):
+        return 0 * dY if 3 < dY.abs().max() < 500 else dY
+
+def FUNCTION(X, parameters):
+    return Small.apply(right(X, parameters))
+
+# gradient_of_sum: none of upstream gradients that are all positive, and differ
+right = FUNCTION
+
+class Positive(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, Y):
+        return Y.clone()
+
+    @staticmethod
+    def backward(ctx, dY):
+        return 0 * dY if dY.numel() > 2 and 0 < dY.min() < dY.max() else dY
+
+def FUNCTION(X, parameters):
+    return Positive.apply(right(X, parameters))
+
 # gradient_of_some: written to arguments that require none
 right = FUNCTION
 
