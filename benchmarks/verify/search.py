@@ -42,6 +42,7 @@ REPEATING = (
     properties.precision_state,
     properties.same_objects,
     properties.every_layout,
+    properties.with_gradients,
     properties.inference,
     gradients.gradient_of_some,
     gradients.gradient_of_parts,

@@ -230,7 +230,8 @@ class Operator:
             other = PROJECT if dtype in self.project_dtypes else TORCH
             needs = () if dtype == "float32" else (other,)
             pins = {"dtype": dtype}
-            one = Property(dtype, properties.every_layout, LOW, pins, needs)
+            low = properties.with_gradients if self.by else properties.every_layout
+            one = Property(dtype, low, LOW, pins, needs)
             if dtype == "float32":
                 one = replace(one, check=properties.equals_oracle, large="one")
                 state = Property("precision_state", properties.precision_state, needs=needs)
@@ -267,9 +268,9 @@ class Operator:
                     yield replace(
                         one, name=f"{name}_float32", check=check, meaning=words, pins=pins
                     )
-            low, check = {**by, "dtype": "float32"}, gradients.gradient_float32
-            needs = (GRADIENT,)
-            yield Property("gradient_float32", check, needs=needs, settings=low, large="one")
+            in_float32, check = {**by, "dtype": "float32"}, gradients.gradient_float32
+            one = Property("gradient_float32", check, needs=(GRADIENT,), settings=in_float32)
+            yield replace(one, large="one")
 
     def _gates(self, regime: str) -> dict[str, Any]:
         """The setting of checks in a regime in which gates suppress values; empty in others."""
