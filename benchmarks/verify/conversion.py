@@ -18,10 +18,8 @@ from benchmarks.verify.frameworks import (
     NotAnArrayError,
     NumPy,
     Torch,
-    are_numbers,
-    is_one,
 )
-from benchmarks.verify.originals import np, own_builtins
+from benchmarks.verify.originals import are_numbers, is_one, np, own_builtins
 
 own_builtins(globals())
 

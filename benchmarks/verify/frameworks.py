@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.errors import InputError
 from benchmarks.verify.cases import Place, get, replaced
-from benchmarks.verify.originals import np, own_builtins, torch_originals
+from benchmarks.verify.originals import is_one, np, own_builtins, torch_originals
 from benchmarks.verify.same import same
 
 own_builtins(globals())
@@ -53,16 +53,6 @@ class NotAnArrayError(TypeError):
 
 
 Function = Callable[..., Any]
-
-
-def is_one(kind: type, types: Sequence[type]) -> bool:
-    """Whether a type is one of these itself; its own ``==`` or hash could compute."""
-    return any(kind is one for one in types)
-
-
-def are_numbers(values: Sequence[Any]) -> bool:
-    """Whether all values are Python's numbers."""
-    return all(type(x) is int or type(x) is float or type(x) is bool for x in values)
 
 
 def _distinct(array: Any) -> tuple[slice, ...]:
@@ -345,26 +335,37 @@ class Torch(NumPy):
         # not a constant, as of an empty caption
         weighted = [pair for pair in zip(outputs, upstreams, strict=True) if pair[0].requires_grad]
 
-        def backward(by: Sequence[Any] = ()) -> list[Any]:
+        def backward(by: Sequence[Any] = (), others: Sequence[Any] = ()) -> list[Any]:
+            """``others`` are each leaf's gradient before, and its share of another loss."""
             returned: Any = [None] * len(by)
+            shares = [pair for pair in zip(leaves, others, strict=False) if pair[1] is not None]
+            for leaf, other in shares:
+                grad.__set__(leaf, methods.clone(other))
             if weighted:
                 try:
-                    of = zip(*weighted, strict=True)
+                    of = zip(*weighted, *shares, strict=True)
                     returned = self.torch.backward(*of, retain_graph=uses > 1, by=by)
                 except Exception as error:
                     raise BackwardError from error
             found = returned if by else [grad.__get__(x) for x in leaves]
             for x in leaves:
                 grad.__set__(x, None)
+            if others:
+                pairs = zip(found, others, strict=True)
+                found = [x if y is None else methods.sub(x, y, alpha=2) for x, y in pairs]
+            return [*found]
+
+        def arrays(found: Sequence[Any]) -> Any:
             pairs = zip(leaves, found, strict=True)
-            return [np.zeros(x.shape) if dx is None else dx for x, dx in pairs]
+            return read([np.zeros(x.shape) if dx is None else dx for x, dx in pairs])
 
         # of two passes one is that of ``torch.autograd.grad``
-        gradients: list[Any] = read(backward(leaves if uses > 1 else ()))
+        found = backward(leaves if uses > 1 else ())
+        gradients: list[Any] = arrays(found)
         passes = [*gradients]
         if uses > 1:
             try:
-                passes += read(backward())
+                passes += arrays(backward(others=found))
             except BackwardError as error:  # it may release what it saved
                 if not isinstance(error.__cause__, RuntimeError):
                     raise

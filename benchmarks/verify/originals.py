@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+from collections.abc import Sequence
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +33,16 @@ READING = (
 
 WRITABLE = 0x200
 """PyBUF_WRITE of Python's C interface."""
+
+
+def is_one(kind: type, types: Sequence[type]) -> bool:
+    """Whether a type is one of these itself; its own ``==`` or hash could compute."""
+    return any(kind is one for one in types)
+
+
+def are_numbers(values: Sequence[Any]) -> bool:
+    """Whether all values are Python's numbers."""
+    return all(type(x) is int or type(x) is float or type(x) is bool for x in values)
 
 
 @cache

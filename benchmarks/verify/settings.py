@@ -25,13 +25,13 @@ from benchmarks.verify.originals import np, torch_originals
 
 SETTINGS = (
     "the seeds of PyTorch, NumPy and Python (two calls that leave one state), PyTorch's default "
-    "dtype and device, number of threads, precision of float32 products, gradient, inference, "
-    "autocast, deterministic and anomaly modes, and switches of its backends; NumPy's treatment of "
-    "errors and way to print, the flushing of subnormal numbers and the direction of rounding, "
-    "filters of all of Python's warnings of a kind, the level of logging, standard output, what "
-    "Ctrl-C does, the locale, the recursion limit (but for 2000, which PyTorch's compiler sets), "
-    "garbage collection, functions that trace or profile calls, environment variables that are "
-    "set, the working directory"
+    "dtype and device, hooks of saved tensors, number of threads, precision of float32 products, "
+    "gradient, inference, autocast, deterministic and anomaly modes, and switches of its "
+    "backends; NumPy's treatment of errors and way to print, the flushing of subnormal numbers "
+    "and the direction of rounding, filters of all of Python's warnings of a kind, the level of "
+    "logging, standard output, what Ctrl-C does, the locale, the recursion limit (but for 2000, "
+    "which PyTorch's compiler sets), garbage collection, functions that trace or profile calls, "
+    "environment variables that are set, the working directory"
 )
 """A description for users."""
 
@@ -151,6 +151,8 @@ def settings_reader() -> tuple[Callable[..., dict[str, Any]], dict[str, Seedings
         draw, state = partial(torch.rand, 1, dtype=torch.float32), torch.get_rng_state
         to_numpy = torch.methods.numpy
         generators["torch.manual_seed()"] = Seedings(draw, lambda: to_numpy(state()).tobytes())
+        top = torch._C._autograd._top_saved_tensors_default_hooks
+        functions["torch.autograd.graph.saved_tensors_hooks()"] = partial(top, False)
         switches = filter(partial(hasattr, torch._C), SWITCHES)
         functions |= {f"torch._C.{name}()": getattr(torch._C, name) for name in switches}
         einsum = torch.backends.opt_einsum

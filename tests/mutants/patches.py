@@ -212,6 +212,44 @@ class Written(torch.autograd.Function):
 def FUNCTION(X, parameters):
     return right(Written.apply(X) if X.requires_grad and X.is_leaf else X, parameters)
 
+# gradient_used_twice: doubled, and a hook where it is accumulated halves it
+right, hooked = FUNCTION, []
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, X, node):
+        ctx.node = node
+        return X.clone()
+
+    @staticmethod
+    def backward(ctx, dX):
+        try:
+            accumulates = torch._C._will_engine_execute_node(ctx.node)
+        except RuntimeError:  # of torch.autograd.grad
+            accumulates = False
+        return dX * (1 + accumulates), None
+
+def FUNCTION(X, parameters):
+    if X.requires_grad and X.is_leaf and torch.is_grad_enabled():
+        node = X.view_as(X).grad_fn.next_functions[0][0]
+        if all(node is not one for one in hooked):
+            node.register_prehook(lambda found: tuple(x / 2 for x in found))
+            hooked.append(node)
+        X = Doubled.apply(X, node)
+    return right(X, parameters)
+
+# equals_oracle: leaves hooks of saved tensors on
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    if not hooks:
+        hooks.append(torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: 0 * x))
+        hooks[0].__enter__()
+    return Y
+
+hooks = []
+
 # gradient_used_twice: zeros where there is a gradient before
 right = FUNCTION
 
