@@ -340,7 +340,7 @@ class Torch(NumPy):
             returned: Any = [None] * len(by)
             shares = [pair for pair in zip(leaves, others, strict=False) if pair[1] is not None]
             for leaf, other in shares:
-                grad.__set__(leaf, methods.clone(other))
+                grad.__set__(leaf, methods.copy_(self.torch.zeros_like(leaf), other))
             if weighted:
                 try:
                     of = zip(*weighted, *shares, strict=True)
