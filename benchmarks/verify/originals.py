@@ -1,7 +1,7 @@
 """Functions of Python, NumPy and PyTorch as they are before a candidate is imported.
 
-A candidate can replace those of the modules. Methods of tensors are PyTorch's own, of a type that
-cannot be changed, unlike ``torch.Tensor``; but many call operators, which it can replace, too.
+A candidate can replace those of the modules. Methods of tensors are PyTorch's own, of a type whose
+attributes cannot be set, unlike ``torch.Tensor``'s; but many call operators, which it can replace.
 """
 
 from __future__ import annotations
