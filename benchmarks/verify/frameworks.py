@@ -5,8 +5,8 @@ which all entries are equal), "rows" (the first rows of each sequence of a batch
 one of ``VIEWS``: "strided" (every second entry of a larger array), "columns" (the last entries of
 each row of a larger array), "transposed" (strides in reverse order) or "offset" (contiguous, from
 the second entry of a larger array on, so not aligned); or ``OWN``, or ``REQUIRING``. One of
-PyTorch's modes without gradients, ``INFERENCE``, may follow, or stand for "plain" in it. Of a gradient it may be "computed": arguments
-that are results of operations, no leaves; or ``REFILLED``.
+PyTorch's modes without gradients, ``INFERENCE``, may follow, or stand for "plain" in it. Of a
+gradient it may be "computed": arguments that are results of operations, no leaves; or ``REFILLED``.
 """
 
 from __future__ import annotations
