@@ -267,6 +267,34 @@ def test_a_pair_of_tensors_is_the_tensor_of_both():
     assert all(verdict.passed for verdict in found)
 
 
+class Released(torch.autograd.Function):
+    """A product whose backward pass runs once."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.factors = [x, y]
+        return x * y
+
+    @staticmethod
+    def backward(ctx, dz):
+        if not ctx.factors:
+            raise RuntimeError("a second backward pass, and what it needs is released")
+        x, y = ctx.factors
+        ctx.factors.clear()
+        return dz * y, (dz * x).sum(0)
+
+
+def test_a_second_backward_pass_is_not_asked_for():
+    def once(X, parameters):
+        ones = {name: torch.ones_like(array) for name, array in parameters.items()}
+        plain = layer_norm(X, ones | {"bias": 0 * parameters["bias"]})
+        return Released.apply(plain, parameters["weight"]) + parameters["bias"]
+
+    operator = OPERATORS["layer_norm"]
+    with resolve(once, operator, "torch") as candidate:
+        assert all(verdict.passed for verdict in conformance_test(operator, candidate, examples=5))
+
+
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
 def test_jax_by_its_own_differentiation():
     def in_jax(X, parameters):

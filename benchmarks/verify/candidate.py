@@ -137,9 +137,10 @@ class BaseCandidate:
         """Gradients of the sum of ``weights * output`` with respect to each of ``places``.
 
         With ``uses=2`` the function is called twice on the same arguments, the second time with
-        twice the weights, before the backward pass, which runs twice, unless it raises the second
-        time: the first's gradients are returned, then the second's. With ``then`` it is called on
-        these arguments, too. ``layout`` is that of the arrays and of the upstream gradient.
+        twice the weights, before the backward pass, which runs twice (if it raises RuntimeError
+        then, after both calls again): the first's gradients are returned, then the second's. With
+        ``then`` it is called on these arguments, too. ``layout`` is that of the arrays and of the
+        upstream gradient.
 
         Returns:
             The gradients, and the output of each call, that on ``then`` last.

@@ -295,13 +295,13 @@ class Torch(NumPy):
         layout: str = "plain",
         then: Sequence[Any] | None = None,
     ) -> list[Any]:
-        leaves = [get(case, place) for place in places]
+        leaves, methods = [get(case, place) for place in places], self.torch.methods
         for leaf in leaves:
             leaf.requires_grad_()
         if layout == "computed":
-            clone = self.torch.methods.clone
-            case = replaced(case, dict(zip(places, map(clone, leaves), strict=True)))
-        before, grad = [], self.torch.methods.grad
+            computed = map(methods.clone, leaves)
+            case = replaced(case, dict(zip(places, computed, strict=True)))
+        before, grad = [], methods.grad
         for leaf in leaves if uses > 1 else ():  # as an optimiser leaves it
             grad.__set__(leaf, self.torch.zeros_like(leaf))
         if layout == REFILLED:
@@ -328,12 +328,15 @@ class Torch(NumPy):
                     get(then, place).requires_grad_()
             call(then)
         upstream = self.from_numpy(np.asarray(weights, output.dtype), layout)
-        methods = self.torch.methods
         as_given = self.to_numpy(upstream)
         # a buffer that two backward passes share shows if their gradients differ
         upstreams = [upstream, *(methods.mul(upstream, i) for i in range(2, uses + 1))]
-        # not a constant, as of an empty caption
-        weighted = [pair for pair in zip(outputs, upstreams, strict=True) if pair[0].requires_grad]
+
+        def requiring(outputs: Sequence[Any]) -> list[tuple[Any, Any]]:
+            """Not a constant, as of an empty caption."""
+            return [(y, dy) for y, dy in zip(outputs, upstreams, strict=True) if y.requires_grad]
+
+        weighted = requiring(outputs)
 
         def backward(by: Sequence[Any] = (), others: Sequence[Any] = ()) -> list[Any]:
             """``others`` are each leaf's gradient before, and its share of another loss."""
@@ -361,15 +364,18 @@ class Torch(NumPy):
 
         # of two passes one is that of ``torch.autograd.grad``
         found = backward(leaves if uses > 1 else ())
-        gradients: list[Any] = arrays(found)
-        passes = [*gradients]
+        passes = [*arrays(found)]
         if uses > 1:
             try:
-                passes += arrays(backward(others=found))
-            except BackwardError as error:  # it may release what it saved
+                second = backward(others=found)
+            except BackwardError as error:  # what it saved may be released: it is called again
                 if not isinstance(error.__cause__, RuntimeError):
                     raise
-                passes += read(gradients)
+                for leaf in leaves:
+                    grad.__set__(leaf, None)
+                weighted = requiring([self._stacked(loss(*case)) for _ in range(uses)])
+                second = backward(others=found)
+            passes += arrays(second)
         given = [*_tensors(case, self.torch.is_tensor), *_tensors(then or (), self.torch.is_tensor)]
         if any(grad.__get__(x) is not None for x in given if methods.is_leaf.__get__(x)):
             raise ValueError("the backward pass set the gradient of an argument that required none")

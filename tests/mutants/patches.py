@@ -238,6 +238,27 @@ def FUNCTION(X, parameters):
         X = Doubled.apply(X, node)
     return right(X, parameters)
 
+# gradient_used_twice: releases what it saved, and halves a gradient before
+right = FUNCTION
+
+class Once(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, X):
+        ctx.leaf, ctx.is_used = X, False
+        return X.clone()
+
+    @staticmethod
+    def backward(ctx, dX):
+        if ctx.is_used:
+            raise RuntimeError("what it saved is released")
+        ctx.is_used = True
+        if ctx.leaf.grad is not None:
+            ctx.leaf.grad.div_(2)
+        return dX
+
+def FUNCTION(X, parameters):
+    return right(Once.apply(X) if X.requires_grad and X.is_leaf else X, parameters)
+
 # equals_oracle: leaves hooks of saved tensors on
 right = FUNCTION
 
