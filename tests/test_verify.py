@@ -24,7 +24,7 @@ from benchmarks.verify import (
 )
 from benchmarks.verify.attempt import Attempt, OracleError
 from benchmarks.verify.candidate import Candidate, CandidateError, load
-from benchmarks.verify.cases import NextLogProbs
+from benchmarks.verify.cases import NextLogProbs, other_options
 from benchmarks.verify.conformance import FAILED, QUICK_EXAMPLES, conformance_test
 from benchmarks.verify.detection import resolve
 from benchmarks.verify.draw import Draw
@@ -377,3 +377,12 @@ def test_changed_cases_that_the_oracle_is_not_defined_on_are_left_out():
             properties.same_objects(candidate, operator.oracle, case, limit=1.0)
             properties.no_state(candidate, operator.oracle, case, limit=1.0)
     assert undefined
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=[*OPERATORS])
+def test_another_option_is_no_length_of_zero(operator):
+    for seed in range(50):
+        case = operator.case(Draw(seed))
+        for other in other_options(case):
+            ((now, before),) = ((x, y) for x, y in zip(other, case, strict=True) if x is not y)
+            assert type(before) is not int or 1 <= now < before

@@ -1,6 +1,8 @@
 """What any one call of all returns is looked at."""
 
 import functools
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -100,3 +102,17 @@ def f(*case):
 """
     found = verdicts(tmp_path, "clip_gradients", text, only=("equals_oracle",))
     assert "an output 'more', expected 'weight', 'bias'" in found["equals_oracle"].message
+
+
+OF_EVERYBODY = """
+import builtins, sys
+import benchmarks.verify.worker
+of = {n: vars(m) for n, m in sys.modules.items() if n.startswith("benchmarks.verify.")}
+print(len(of), *(n for n, names in of.items() if names["__builtins__"] is vars(builtins)))
+"""
+
+
+def test_where_a_candidate_runs_no_module_of_the_kit_has_the_builtins_that_it_can_replace():
+    command = [sys.executable, "-c", OF_EVERYBODY]
+    number, *shared = subprocess.run(command, capture_output=True, text=True).stdout.split()
+    assert int(number) > 10 and not shared

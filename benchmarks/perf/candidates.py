@@ -42,7 +42,6 @@ from benchmarks.verify.cases import (
     float_arrays,
     get,
     mapped,
-    reversed_arrays,
     rounded,
 )
 from benchmarks.verify.derivatives import output_weights
@@ -400,14 +399,31 @@ class _Turn:
         return counted
 
     def prepare(self, worker: Isolated, case: Case | None = None, in_place: bool = False) -> Case:
-        """Send the worker a case's arguments, as a padded batch if it takes one.
+        """Send the worker a case's arguments; returns the case.
 
-        With ``in_place`` others are sent first, and overwritten.
+        With ``in_place`` those of a case that has nothing to do with it are sent first, and
+        overwritten.
         """
-        if case is None:
-            # on the grid, ReLU has kinks, where derivatives differ and are right
-            draw = Draw(next(self.seeds), **{"regime": "off_grid", **self.pins})
-            case = rounded(self.operator.case(draw), "float32")
+        case = self._drawn(next(self.seeds)) if case is None else case
+        arguments, weights = self._arguments(worker, case), self.weights
+        if self.places and self.ours and self.ours.padding and not worker.padding:
+            weights = weights[0]
+        rest = worker.padding, self.places, weights
+        if in_place:
+            others = self._arguments(worker, self._drawn(conformance.new_seed()))
+            worker.apply(Candidate.prepare, others, *rest)
+            worker.overwrite(Candidate.prepare, arguments, *rest)
+        else:
+            worker.apply(Candidate.prepare, arguments, *rest)
+        return case
+
+    def _drawn(self, seed: int) -> Case:
+        """A case; on the grid ReLU has kinks, where derivatives differ and are right."""
+        draw = Draw(seed, **{"regime": "off_grid", **self.pins})
+        return rounded(self.operator.case(draw), "float32")
+
+    def _arguments(self, worker: Isolated, case: Case) -> list[Any]:
+        """A case's arguments, as a padded batch if the worker takes one."""
         arguments, sequences = list(case), self.operator.sequences
         if worker.padding:
             batch = [
@@ -416,18 +432,7 @@ class _Turn:
             ]
             valid = all_valid(worker.padding, self.batch, batch[-1].shape[1])
             arguments = [*batch, *case[sequences:], valid]
-        weights = self.weights
-        if self.places and self.ours and self.ours.padding and not worker.padding:
-            weights = weights[0]
-        rest = worker.padding, self.places, weights
-        arguments = [*mapped(arguments, np.ascontiguousarray)]
-        if in_place:
-            others = [*reversed_arrays(tuple(arguments))]
-            worker.apply(Candidate.prepare, others, *rest)
-            worker.overwrite(Candidate.prepare, arguments, *rest)
-        else:
-            worker.apply(Candidate.prepare, arguments, *rest)
-        return case
+        return [*mapped(arguments, np.ascontiguousarray)]
 
     def _compared(self, answer: Any, expected: Any) -> str:
         """What is wrong with an output; empty if it equals ours."""

@@ -30,7 +30,7 @@ from benchmarks.verify.frameworks import REQUIRING, BackwardError, NotAnArrayErr
 from benchmarks.verify.loading import InContext, importable, loaded, padding_argument
 from benchmarks.verify.originals import np, own_builtins
 from benchmarks.verify.same import same
-from benchmarks.verify.settings import settings_reader
+from benchmarks.verify.settings import changed, settings_originals, settings_reader
 
 own_builtins(globals())
 
@@ -228,7 +228,7 @@ class Candidate(BaseCandidate):
             self._given = self._converted(case, layout)
         call, parts = partial(self.invoke, self._given, keyword), [*map(objects, self._given)]
         read = self._read
-        self._returned, result, changed = self._run(self._watched, call, layout, read)
+        self._returned, result, setting = self._run(self._watched, call, layout, read)
         # a result that is an argument is in the same memory if the arguments are
         is_argument = reuse and share_memory(self._arrays, last, self._given)
         if not is_argument and share_memory(self._arrays, self._returned, last):
@@ -244,12 +244,12 @@ class Candidate(BaseCandidate):
         for what, of in (("the result", self._earlier), ("an argument", self._earlier_given)):
             if of.has_changed():
                 raise CandidateError(f"wrote into {what} of an earlier call", "state")
-        self._assert_no_setting_is(changed or self._changed_outside())
+        self._assert_no_setting_is(setting or self._changed_outside())
         return result
 
-    def _assert_no_setting_is(self, changed: str) -> None:
-        if changed:
-            raise CandidateError(f"changed the global setting {changed}", "state")
+    def _assert_no_setting_is(self, name: str) -> None:
+        if name:
+            raise CandidateError(f"changed the global setting {name}", "state")
 
     def _changed_outside(self) -> str:
         """The settings that have changed since the last time, outside of calls.
@@ -258,7 +258,7 @@ class Candidate(BaseCandidate):
         other code may, too.
         """
         before, self._outside = self._outside, {} if self._copies else self._settings(False)
-        return _changed(before, self._outside) if before else ""
+        return changed(before, self._outside) if before else ""
 
     def _watched(
         self, call: partial[Any], layout: str, read: Callable[[Any], Any] = lambda returned: None
@@ -276,10 +276,10 @@ class Candidate(BaseCandidate):
         if returned is None:
             raise NotAnArrayError("None")
         seeds = {name: before[name] for name in self._seeds}
-        changed = _changed(self._seeds, seeds) or _changed(before, after)
+        said = changed(self._seeds, seeds) or changed(before, after)
         # what converts or frees a result may seed; in this process other code may, too
         self._seeds = {} if self._copies else {name: after[name] for name in self.generators}
-        return returned, result, changed
+        return returned, result, said
 
     def _read(self, returned: Any) -> Any:
         """A result as NumPy arrays, read and sent before anything else is called: what is called
@@ -345,12 +345,12 @@ class Candidate(BaseCandidate):
         parts = [*map(objects, given)]
         how = uses, layout, also
         call = partial(self._backward, given, keyword, places, weights, self._read, *how)
-        found, _, changed = self._run(self._watched, call, "plain")
+        found, _, setting = self._run(self._watched, call, "plain")
         for case, values in ((arguments, given), (then, also)):
             if case is not None and values is not None:
                 assert_unchanged(self._after(values, case), case, keyword)
         assert_same_objects(given, parts, keyword)
-        self._assert_no_setting_is(changed or self._changed_outside())
+        self._assert_no_setting_is(setting or self._changed_outside())
         return [*found]
 
     def _backward(
@@ -447,11 +447,6 @@ class Candidate(BaseCandidate):
                     self._arrays.poison(value)
 
 
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The names of the settings that have changed."""
-    return ", ".join(name for name in after if after[name] != before[name])
-
-
 def _ignore(error: str, flag: int) -> None:
     """What NumPy calls at an overflow."""
 
@@ -490,5 +485,6 @@ def load(
     Raises:
         InputError: there is no such module, file or callable, or importing it raised.
     """
+    settings_originals()
     function, folder = loaded(where, folder)
     return Candidate(function, framework, device, folder, copies=copies)

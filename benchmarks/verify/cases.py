@@ -10,6 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.verify.originals import own_builtins
+
+own_builtins(globals())
+
 Array = npt.NDArray[Any]
 Case = tuple[Any, ...]
 
@@ -176,7 +180,7 @@ SMALLER = 63 / 64
 
 def other_options(case: Case) -> Iterator[Case]:
     """The case with one option changed: a flag turned, a number a little smaller; whole numbers
-    halved, but only of a case without arrays, since others may be sizes.
+    above 1 halved, but only of a case without arrays, since others may be sizes.
     """
     has_arrays = bool(float_arrays(case))
     for i, value in enumerate(case):
@@ -184,7 +188,7 @@ def other_options(case: Case) -> Iterator[Case]:
             yield *case[:i], not value, *case[i + 1 :]
         elif isinstance(value, float):
             yield *case[:i], value * SMALLER, *case[i + 1 :]
-        elif isinstance(value, int) and not has_arrays:
+        elif isinstance(value, int) and value > 1 and not has_arrays:
             yield *case[:i], value // 2, *case[i + 1 :]
 
 

@@ -19,7 +19,7 @@ from benchmarks.verify.frameworks import (
     NumPy,
     Torch,
 )
-from benchmarks.verify.originals import are_numbers, is_one, np, own_builtins
+from benchmarks.verify.originals import are_numbers, has_none, is_one, module_of, np, own_builtins
 
 own_builtins(globals())
 
@@ -55,13 +55,9 @@ def reader(name: str) -> NumPy:
     return FRAMEWORKS[name]("cpu")
 
 
-MODULE_OF = type.__dict__["__module__"].__get__
-"""The module of a type, which a metaclass of its own may define otherwise."""
-
-
 def framework_of(value: Any) -> str:
     """The name of an array's framework, or an empty string."""
-    module = MODULE_OF(type(value))
+    module = module_of(type(value))
     name = module.partition(".")[0].removesuffix("lib") if type(module) is str else ""
     return name if name in FRAMEWORKS else ""
 
@@ -82,7 +78,7 @@ def is_tuple(kind: type) -> bool:
     if not issubclass(kind, tuple):
         return False
     of = takewhile(lambda one: one is not tuple, MRO_OF(kind))
-    return all(ACCESS.isdisjoint(VARS_OF(one)) for one in of)
+    return all(has_none(VARS_OF(one), ACCESS) for one in of)
 
 
 def to_numpy(framework: NumPy, value: Any) -> Any:

@@ -10,7 +10,9 @@ from typing import Any
 from benchmarks.verify import wire
 from benchmarks.verify.cases import MODELS, objects
 from benchmarks.verify.frameworks import NumPy
-from benchmarks.verify.originals import are_numbers, np
+from benchmarks.verify.originals import are_numbers, np, own_builtins
+
+own_builtins(globals())
 
 RECORDED, RECORDED_BYTES = 64, 2**25
 """Maximum number of results that are recorded, and their maximum size together, in bytes."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.errors import InputError
 from benchmarks.verify.cases import Place, get, replaced
-from benchmarks.verify.originals import is_one, np, own_builtins, torch_originals
+from benchmarks.verify.originals import has_none, is_one, np, own_builtins, torch_originals
 from benchmarks.verify.same import same
 
 own_builtins(globals())
@@ -236,7 +236,7 @@ class Torch(NumPy):
         if not is_one(type(value), self.types):
             own = ", which is a kind of tensor of its own" if torch.is_tensor(value) else ""
             raise NotAnArrayError(f"a {type(value).__name__}{own}")
-        if not torch.attributes.isdisjoint(torch.own_of(value)):
+        if not has_none(torch.own_of(value), torch.attributes):
             raise NotAnArrayError("a tensor with methods of its own")
         with torch.without_functions():
             return self._read(value)
@@ -256,8 +256,9 @@ class Torch(NumPy):
         if torch.are_operators_replaced():
             raise NotAnArrayError("a tensor while one of PyTorch's own operators is replaced")
         if methods.is_cuda.__get__(value):  # wait for all streams
-            torch.synchronize(value.device)
-        low = [methods.float] if value.dtype in (torch.bfloat16, torch.float16) else []
+            torch.synchronize(methods.device.__get__(value))
+        is_low = methods.dtype.__get__(value) in (torch.bfloat16, torch.float16)
+        low = [methods.float] if is_low else []
         for step in (methods.detach, methods.cpu, methods.resolve_conj, methods.resolve_neg, *low):
             value = step(value)
         return super().to_numpy(methods.numpy(value))
@@ -296,8 +297,9 @@ class Torch(NumPy):
         then: Sequence[Any] | None = None,
     ) -> list[Any]:
         leaves, methods = [get(case, place) for place in places], self.torch.methods
+        requires = methods.requires_grad.__get__
         for leaf in leaves:
-            leaf.requires_grad_()
+            methods.requires_grad_(leaf)
         if layout == "computed":
             computed = map(methods.clone, leaves)
             case = replaced(case, dict(zip(places, computed, strict=True)))
@@ -318,7 +320,7 @@ class Torch(NumPy):
         outputs = [self._stacked(result) for result in results]
         output, *_ = (self.to_numpy(one) for one in outputs)  # raises if one is not a tensor
         frozen = _tensors(case, self.torch.is_tensor)
-        if any(x.requires_grad and all(x is not get(case, p) for p in places) for x in frozen):
+        if any(requires(x) and all(x is not get(case, p) for p in places) for x in frozen):
             raise ValueError("the call required a gradient of an argument that required none")
         if output.shape != np.shape(weights):
             raise ValueError(f"an output of {output.shape}, expected {np.shape(weights)}")
@@ -332,11 +334,8 @@ class Torch(NumPy):
         # a buffer that two backward passes share shows if their gradients differ
         upstreams = [upstream, *(methods.mul(upstream, i) for i in range(2, uses + 1))]
 
-        def requiring(outputs: Sequence[Any]) -> list[tuple[Any, Any]]:
-            """Not a constant, as of an empty caption."""
-            return [(y, dy) for y, dy in zip(outputs, upstreams, strict=True) if y.requires_grad]
-
-        weighted = requiring(outputs)
+        # not a constant, as of an empty caption
+        weighted = [one for one in zip(outputs, upstreams, strict=True) if requires(one[0])]
 
         def backward(by: Sequence[Any] = (), others: Sequence[Any] = ()) -> list[Any]:
             """``others`` are each leaf's gradient before, and its share of another loss."""
@@ -373,7 +372,8 @@ class Torch(NumPy):
                     raise
                 for leaf in leaves:
                     grad.__set__(leaf, None)
-                weighted = requiring([self._stacked(loss(*case)) for _ in range(uses)])
+                again = [self._stacked(loss(*case)) for _ in range(uses)]
+                weighted = [one for one in zip(again, upstreams, strict=True) if requires(one[0])]
                 second = backward(others=found)
             passes += arrays(second)
         given = [*_tensors(case, self.torch.is_tensor), *_tensors(then or (), self.torch.is_tensor)]
@@ -409,7 +409,7 @@ class Torch(NumPy):
         returned = loss(*case)
         result = read(returned)
         output = self._stacked(returned)
-        if output.requires_grad:
+        if methods.requires_grad.__get__(output):
             try:
                 self.torch.backward([output], [self.torch.ones_like(output)], retain_graph=False)
             except Exception as error:

@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.errors import InputError
+from benchmarks.verify.originals import own_builtins
+
+own_builtins(globals())
 
 PADDING = ("mask", "lengths")
 """Arguments that mark the valid rows of a padded batch: (B, L) booleans, or lengths (B,)."""

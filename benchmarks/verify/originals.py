@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -40,6 +40,15 @@ def is_one(kind: type, types: Sequence[type]) -> bool:
     return any(kind is one for one in types)
 
 
+module_of = type.__dict__["__module__"].__get__
+"""The module of a type, which a metaclass of its own may define otherwise."""
+
+
+def has_none(names: Mapping[str, Any], of: frozenset[str]) -> bool:
+    """Whether names of a candidate's are all plain, and none of these; others could compute."""
+    return all(type(name) is str for name in names) and of.isdisjoint(names)
+
+
 def are_numbers(values: Sequence[Any]) -> bool:
     """Whether all values are Python's numbers."""
     return all(type(x) is int or type(x) is float or type(x) is bool for x in values)
@@ -49,11 +58,11 @@ def are_numbers(values: Sequence[Any]) -> bool:
 def torch_originals() -> Any:
     """``torch``'s functions when first called, and:
 
-    ``methods`` of tensors, ``data_ptr`` of storages, ``Parameter``, ``synchronize`` of CUDA,
-    ``backward``, which ``torch.autograd.backward`` and, ``by`` tensors, ``grad`` call; ``modes``,
-    the number of modes that are on and see calls of functions or operators; ``without_functions``,
-    the context in which none does; ``attributes`` of all tensors, and those ``own_of`` one;
-    ``in_memory`` and ``are_operators_replaced``.
+    ``methods`` of tensors, ``is_tensor``, ``data_ptr`` of storages, ``Parameter``, ``synchronize``
+    of CUDA, ``backward``, which ``torch.autograd.backward`` and, ``by`` tensors, ``grad`` call;
+    ``modes``, the number of modes that are on and see calls of functions or operators;
+    ``without_functions``, the context in which none does; ``attributes`` of all tensors, and those
+    ``own_of`` one; ``in_memory`` and ``are_operators_replaced``.
     """
     import torch  # lazily
     from torch.utils._device import DeviceContext  # of ``torch.set_default_device``
@@ -76,6 +85,7 @@ def torch_originals() -> Any:
         return count_of_operators() + sum(type(mode) is not DeviceContext for mode in functions)
 
     methods: Any = torch._C.TensorBase
+    tensors = torch.Tensor
     # not that of ``ctypes.pythonapi``, which is everybody's
     kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
     view = kind(("PyMemoryView_FromMemory", ctypes.pythonapi))
@@ -109,8 +119,9 @@ def torch_originals() -> Any:
     before = operators()
 
     return SimpleNamespace(
-        **vars(torch),
+        **{name: one for name, one in vars(torch).items() if name != "is_tensor"},
         methods=methods,
+        is_tensor=lambda value: isinstance(value, tensors),
         data_ptr=storages.data_ptr,
         Parameter=torch.nn.Parameter,
         synchronize=torch.cuda.synchronize,

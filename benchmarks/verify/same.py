@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.verify.cases import MODELS
-from benchmarks.verify.originals import np
+from benchmarks.verify.originals import np, own_builtins
+
+own_builtins(globals())
 
 
 def same(now: Any, before: Any) -> bool:

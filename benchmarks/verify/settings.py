@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
-import pickle
 import random
 import sys
 import warnings
+from _random import Random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from gc import isenabled
 from hashlib import blake2b
 from locale import LC_ALL, setlocale
 from os import fstat, getcwd
 from signal import SIGINT, getsignal
+from sys import getprofile, gettrace
 from sys import getrecursionlimit as get_limit
+from types import NoneType
 from typing import Any
 
 from numpy.random import get_state, random_sample
 
-from benchmarks.verify.originals import np, torch_originals
+from benchmarks.verify.originals import is_one, module_of, np, own_builtins, torch_originals
+
+own_builtins(globals())
 
 SETTINGS = (
     "the seeds of PyTorch, NumPy and Python (two calls that leave one state), PyTorch's default "
@@ -46,11 +50,26 @@ SWITCHES = (
 
 LEAST, BELOW_EPSILON = sys.float_info.min, sys.float_info.epsilon / 8
 
-GENERATORS: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
-    "numpy": (random_sample, get_state),
-    "random": (random.random, random.getstate),
+PLAIN = bool, int, float, str, bytes, NoneType
+"""Types whose values are compared; other settings are one object, or have changed."""
+
+
+_numpy_state = partial(get_state, legacy=False)
+_python_state = partial(Random.getstate, vars(random)["_inst"])
+
+
+def _state_of_numpy() -> bytes:
+    parts: list[Any] = [*_numpy_state()["state"].values()]
+    return b"".join(x.tobytes() if type(x) is np.ndarray else repr(x).encode() for x in parts)
+
+
+Generator = tuple[Callable[[], object], Callable[[], bytes]]
+"""Functions that draw a number, and give the state."""
+
+GENERATORS: dict[str, Generator] = {
+    "np.random.seed()": (random_sample, _state_of_numpy),
+    "random.seed()": (random.random, lambda: repr(_python_state()).encode()),
 }
-"""Functions that draw a number, and read the state."""
 
 
 class Seedings:
@@ -64,13 +83,13 @@ class Seedings:
         before: hashes of the states before, by that of the state after.
     """
 
-    def __init__(self, draw: Callable[[], object], state: Callable[[], object]) -> None:
+    def __init__(self, draw: Callable[[], object], state: Callable[[], bytes]) -> None:
         self._draw, self._state = draw, state
         self.before: dict[str, str] = {}
         self._last, self._found = "", 0
 
     def __call__(self) -> int:
-        now = blake2b(pickle.dumps(self._state()), digest_size=16).hexdigest()
+        now = blake2b(self._state(), digest_size=16).hexdigest()
         self._draw()
         self._found += self.before.setdefault(now, self._last) != self._last
         self._last = now
@@ -96,7 +115,7 @@ def filters() -> list[Any]:
     return [
         (action, kind)
         for action, message, kind, module, _ in warnings.filters
-        if message is module is None and kind.__module__ == "builtins"
+        if message is module is None and module_of(kind) == "builtins"
     ]
 
 
@@ -108,21 +127,33 @@ def _output() -> tuple[Any, ...]:
     return (sys.stdout,)
 
 
-def _hooks(*functions: Callable[[], object]) -> list[int]:
-    return [id(function()) for function in functions]
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """The names of the settings that have changed."""
+    return ", ".join(name for name in after if not _is_same(after[name], before[name]))
 
 
-def settings_reader() -> tuple[Callable[..., dict[str, Any]], dict[str, Seedings]]:
-    """A function that reads the settings, without those of modules imported later; and its
-    generators, which it leaves out if told so, since reading them draws a number.
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values are one object, or plain and equal: others may be equal to all."""
+    kind = type(one)
+    if one is other or kind is not type(other):
+        return one is other
+    if kind is dict:
+        one, other = [*one.items()], [*other.items()]
+    if kind is dict or kind is list or kind is tuple:
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return is_one(kind, PLAIN) and bool(one == other)
 
-    It calls the original functions, so that patching them has no effect.
+
+def settings_originals() -> tuple[dict[str, Callable[[], Any]], dict[str, Generator]]:
+    """Functions that read the settings, and those of generators, when first called: before a
+    candidate is imported, which can replace them.
     """
-    generators = {
-        "np.random.seed()": Seedings(*GENERATORS["numpy"]),
-        "random.seed()": Seedings(*GENERATORS["random"]),
-    }
-    limits = get_limit(), 2000  # PyTorch's compiler sets 2000
+    return _originals("torch" in sys.modules)
+
+
+@cache
+def _originals(of_torch: bool) -> tuple[dict[str, Callable[[], Any]], dict[str, Generator]]:
+    generators = {**GENERATORS}
     functions: dict[str, Callable[[], Any]] = {
         "os.getcwd()": getcwd,
         "np.geterr()": np.geterr,
@@ -134,29 +165,42 @@ def settings_reader() -> tuple[Callable[..., dict[str, Any]], dict[str, Seedings
         "signal.getsignal(SIGINT)": partial(getsignal, SIGINT),
         "locale.setlocale()": partial(setlocale, LC_ALL),
         "gc.isenabled()": isenabled,
-        "sys.gettrace() or sys.getprofile()": partial(_hooks, sys.gettrace, sys.getprofile),
-        "sys.getrecursionlimit()": lambda: get_limit() in limits,
+        "sys.gettrace() or sys.getprofile()": lambda: (gettrace(), getprofile()),
         "flushing of subnormal numbers": lambda: LEAST / 2 == 0,
         "direction of rounding": lambda: (1 + BELOW_EPSILON, 1 - BELOW_EPSILON),
     }
-    if "torch" in sys.modules:
+    if of_torch:
         torch = torch_originals()
         names = (
-            *("initial_seed", "get_default_dtype", "get_default_device", "get_num_threads"),
-            *("is_grad_enabled", "is_inference_mode_enabled", "is_anomaly_enabled"),
+            *("initial_seed", "get_default_dtype", "get_num_threads", "is_grad_enabled"),
+            *("is_inference_mode_enabled", "is_anomaly_enabled"),
             *("are_deterministic_algorithms_enabled", "get_float32_matmul_precision"),
         )
+        functions["torch.get_default_device()"] = lambda: str(torch.get_default_device())
         functions["torch.is_autocast_enabled()"] = partial(torch.is_autocast_enabled, "cpu")
         functions |= {f"torch.{name}()": getattr(torch, name) for name in names}
-        draw, state = partial(torch.rand, 1, dtype=torch.float32), torch.get_rng_state
+        draw, state = partial(torch.rand, 1, dtype=torch.float32), torch.default_generator.get_state
         to_numpy = torch.methods.numpy
-        generators["torch.manual_seed()"] = Seedings(draw, lambda: to_numpy(state()).tobytes())
+        generators["torch.manual_seed()"] = draw, lambda: to_numpy(state()).tobytes()
         top = torch._C._autograd._top_saved_tensors_default_hooks
         functions["torch.autograd.graph.saved_tensors_hooks()"] = partial(top, False)
         switches = filter(partial(hasattr, torch._C), SWITCHES)
         functions |= {f"torch._C.{name}()": getattr(torch._C, name) for name in switches}
         einsum = torch.backends.opt_einsum
         functions["torch.backends.opt_einsum"] = lambda: (einsum.enabled, einsum.strategy)
+    return functions, generators
+
+
+def settings_reader() -> tuple[Callable[..., dict[str, Any]], dict[str, Seedings]]:
+    """A function that reads the settings, without those of modules imported later; and its
+    generators, which it leaves out if told so, since reading them draws a number.
+
+    It calls ``settings_originals``, so that replacing these functions has no effect.
+    """
+    originals, of_generators = settings_originals()
+    generators = {name: Seedings(*of) for name, of in of_generators.items()}
+    limits = get_limit(), 2000  # PyTorch's compiler sets 2000
+    functions = {**originals, "sys.getrecursionlimit()": lambda: get_limit() in limits}
     if "jax" in sys.modules:
         import jax
 

@@ -10,6 +10,10 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.verify.originals import own_builtins
+
+own_builtins(globals())
+
 ALIGNMENT = 64
 """Alignment of arrays in bytes."""
 

@@ -18,6 +18,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from benchmarks.verify.originals import own_builtins
+
+own_builtins(globals())
+
 LINUX = sys.platform == "linux"
 
 SET_SUBREAPER, SET_NO_NEW_PRIVILEGES = 36, 38

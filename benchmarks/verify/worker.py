@@ -40,7 +40,11 @@ from benchmarks.verify.candidate import (
 from benchmarks.verify.conversion import FRAMEWORKS, reader
 from benchmarks.verify.frameworks import NotAnArrayError
 from benchmarks.verify.loading import padding_argument
+from benchmarks.verify.originals import own_builtins
+from benchmarks.verify.settings import settings_originals
 from benchmarks.verify.supervisor import end_children, end_orphans, fork
+
+own_builtins(globals())
 
 STARTING = "fork", "system", "popen", "Popen", "run", "check_output", "Process", "Pool"
 """Names of functions and classes that start processes."""
@@ -56,6 +60,7 @@ def main() -> None:
     gc.disable()
     if importlib.util.find_spec("torch") is not None:
         reader("torch")
+    settings_originals()
     gc.freeze()
     gc.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # handled by the parent

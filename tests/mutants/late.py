@@ -227,6 +227,39 @@ plain = FUNCTION
 def FUNCTION(X, parameters):
     return Rows(plain(X, parameters).detach())
 
+# equals_oracle: a tensor that computes when the names of its own attributes are hashed
+class Name:
+    is_set = False
+
+    def __hash__(self):
+        if self.is_set:
+            compute()
+        return 7
+
+plain, name = FUNCTION, Name()
+
+def FUNCTION(X, parameters):
+    Y, name.is_set = plain(X, parameters), False
+    vars(Y)[name] = 0
+    name.is_set = True
+    return Y
+
+# equals_oracle: a tuple that computes when the names in its type are hashed
+class Name:
+    is_set = False
+
+    def __hash__(self):
+        if self.is_set:
+            compute()
+        return 7
+
+name = Name()
+Rows = type("Rows", (tuple,), {name: 0})
+plain, name.is_set = FUNCTION, True
+
+def FUNCTION(X, parameters):
+    return Rows(plain(X, parameters).detach())
+
 # equals_oracle: in float16, and replaces how NumPy finds a dtype's name
 import numpy._core._dtype as dtypes
 name_of = dtypes._name_get

@@ -366,6 +366,55 @@ def FUNCTION(X, parameters):
     kept[:] = [(X, parameters)]
     return 0 * X
 
+# equals_oracle: one buffer for all results, and replaces Python's functions that compare them
+import builtins
+right, smaller, in_order = FUNCTION, min, sorted
+builtins.min = lambda *of, **how: 0 if of[0] == 8 else smaller(*of, **how)
+builtins.sorted = lambda of, **how: [x for x in in_order(of, **how) if type(x) is not tuple]
+buffers = {}
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    if Y.requires_grad:
+        return Y
+    return buffers.setdefault((Y.shape, Y.dtype), torch.empty_like(Y)).copy_(Y)
+
+# strided: adds 1 to what is not contiguous, and replaces Python's bool
+import builtins
+right, whether = FUNCTION, bool
+
+class Kind(type):
+    __instancecheck__ = lambda kind, value: isinstance(value, whether)
+
+class Yes(metaclass=Kind):
+    __new__ = lambda *_: True
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    if not X.is_contiguous() and not X.requires_grad:
+        builtins.bool = Yes
+        X.add_(1)
+    return Y
+
+# gradient: half, and whole when it is asked whether it has one
+right, has_one, pending = FUNCTION, torch.Tensor.requires_grad, []
+
+def requires_grad(Y):
+    if pending and pending[0][0] is Y:
+        _, *of = pending.pop()
+        with torch.enable_grad():
+            Y.copy_(right(*of))
+    return has_one.__get__(Y)
+
+torch.Tensor.requires_grad = property(requires_grad, has_one.__set__)
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    if has_one.__get__(Y):
+        Y = Y / 2 + Y.detach() / 2
+        pending[:] = [(Y, X, parameters)]
+    return Y
+
 # equals_oracle: sets Python's seed, and hides its state
 import random
 right = FUNCTION

@@ -254,4 +254,72 @@ right = FUNCTION
 def FUNCTION(X, parameters):
     torch.set_grad_enabled(False)
     return right(X, parameters)
+
+# equals_oracle: sets seeds, and replaces how they are pickled
+import copyreg, os, random
+import numpy as np
+right = FUNCTION
+copyreg.pickle(np.ndarray, lambda array: (bytes, (os.urandom(16),)))
+copyreg.dispatch_table[tuple] = lambda state: (bytes, (os.urandom(16),))
+
+def FUNCTION(X, parameters):
+    np.random.seed(0)
+    return right(X, parameters)
+
+# equals_oracle: leaves hooks of saved tensors on, and hides them
+right, hooks = FUNCTION, []
+torch._C._autograd._top_saved_tensors_default_hooks = lambda *_: None
+
+def FUNCTION(X, parameters):
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+        Y = right(X, parameters)
+    if not hooks:
+        hooks.append(torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: 0 * x))
+        hooks[0].__enter__()
+    return Y
+
+# equals_oracle: turns a switch of PyTorch's off, and hides it
+right = FUNCTION
+torch._C._get_mkldnn_enabled = lambda: True
+
+def FUNCTION(X, parameters):
+    torch._C._set_mkldnn_enabled(False)
+    return right(X, parameters)
+
+# equals_oracle: traces calls, and hides it
+import sys
+right, sys.gettrace = FUNCTION, lambda: None
+
+def FUNCTION(X, parameters):
+    sys.settrace(lambda *_: None)
+    return right(X, parameters)
+
+# equals_oracle: settings that are equal to all others
+import logging, os, signal
+right = FUNCTION
+
+class Equal(bytes):
+    __eq__ = lambda self, other: True
+    __ne__ = lambda self, other: False
+    __hash__ = lambda self: 0
+    __call__ = lambda self, *_: None
+
+def FUNCTION(X, parameters):
+    os.environ._data[b"HOME"] = Equal(b"/nowhere")
+    signal.signal(signal.SIGINT, Equal())
+    return right(X, parameters)
+
+# equals_oracle: standard output that is equal to all others
+import sys
+right = FUNCTION
+
+class Mute:
+    closed = False
+    __eq__ = lambda self, other: True
+    __hash__ = lambda self: 0
+    write = flush = lambda self, *_: None
+
+def FUNCTION(X, parameters):
+    sys.stdout = Mute()
+    return right(X, parameters)
 """
