@@ -14,11 +14,11 @@ from benchmarks.verify import wire
 from benchmarks.verify.cases import MODELS
 from benchmarks.verify.frameworks import (
     REQUIRING,
-    Jax,
     NotAnArrayError,
     NumPy,
     Torch,
 )
+from benchmarks.verify.jax_arrays import Jax
 from benchmarks.verify.originals import are_numbers, has_none, is_one, module_of, np, own_builtins
 
 own_builtins(globals())

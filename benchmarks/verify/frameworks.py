@@ -297,13 +297,15 @@ class Torch(NumPy):
         then: Sequence[Any] | None = None,
     ) -> list[Any]:
         leaves, methods = [get(case, place) for place in places], self.torch.methods
-        requires = methods.requires_grad.__get__
+        requires, shape = methods.requires_grad.__get__, methods.shape.__get__
         for leaf in leaves:
             methods.requires_grad_(leaf)
         if layout == "computed":
             computed = map(methods.clone, leaves)
             case = replaced(case, dict(zip(places, computed, strict=True)))
         before, grad = [], methods.grad
+        # nothing that a candidate may have replaced is called between its two passes
+        upstreams = self._upstreams(weights, self.to_numpy(leaves[0]).dtype, layout, uses)
         for leaf in leaves if uses > 1 else ():  # as an optimiser leaves it
             grad.__set__(leaf, self.torch.zeros_like(leaf))
         if layout == REFILLED:
@@ -329,10 +331,9 @@ class Torch(NumPy):
                 with contextlib.suppress(LookupError):  # another model may lack it
                     get(then, place).requires_grad_()
             call(then)
-        upstream = self.from_numpy(np.asarray(weights, output.dtype), layout)
-        as_given = self.to_numpy(upstream)
-        # a buffer that two backward passes share shows if their gradients differ
-        upstreams = [upstream, *(methods.mul(upstream, i) for i in range(2, uses + 1))]
+        if output.dtype != self.to_numpy(upstreams[0]).dtype:
+            upstreams = self._upstreams(weights, output.dtype, layout, uses)
+        as_given = self.to_numpy(upstreams[0])
 
         # not a constant, as of an empty caption
         weighted = [one for one in zip(outputs, upstreams, strict=True) if requires(one[0])]
@@ -359,7 +360,7 @@ class Torch(NumPy):
 
         def arrays(found: Sequence[Any]) -> Any:
             pairs = zip(leaves, found, strict=True)
-            return read([np.zeros(x.shape) if dx is None else dx for x, dx in pairs])
+            return read([np.zeros(shape(x)) if dx is None else dx for x, dx in pairs])
 
         # of two passes one is that of ``torch.autograd.grad``
         found = backward(leaves if uses > 1 else ())
@@ -382,7 +383,7 @@ class Torch(NumPy):
         hooks = methods._backward_hooks.__get__, methods._post_accumulate_grad_hooks.__get__
         if any(of(x) for of in hooks for x in given):
             raise ValueError("the call hooked the gradient of an argument")
-        if not same(self.to_numpy(upstream), as_given):
+        if not same(self.to_numpy(upstreams[0]), as_given):
             raise ValueError("the backward pass changed the upstream gradient in place")
         for place, leaf in zip(places, leaves, strict=True):
             value = get(case, place)
@@ -393,6 +394,13 @@ class Torch(NumPy):
             if self.torch.is_tensor(now) and not same(self.to_numpy(now), np.asarray(was)):
                 raise ValueError("the backward pass changed an output in place")
         return [*passes, [*numbers, *before]]
+
+    def _upstreams(self, weights: Any, dtype: Any, layout: str, uses: int) -> list[Any]:
+        """The upstream gradient of each of a function's uses: a buffer that two backward passes
+        share shows if their gradients differ.
+        """
+        of_uses = (np.asarray(i * np.asarray(weights), dtype) for i in range(1, uses + 1))
+        return [self.from_numpy(each, layout) for each in of_uses]
 
     def _differentiated(
         self,
@@ -449,52 +457,3 @@ class Torch(NumPy):
             return super().memory(array)
         at = self.torch.data_ptr(self.torch.methods.untyped_storage(array))
         return at, at + bool(at)  # in one storage is in the same memory
-
-
-class Jax(NumPy):
-    """JAX arrays, which have no strides and are immutable; 64-bit dtypes are enabled."""
-
-    name = "jax"
-
-    def __init__(self) -> None:
-        import jax  # lazily
-
-        jax.config.update("jax_enable_x64", True)
-        self.jax: Any = jax
-
-    def from_numpy(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
-        return self.jax.numpy.array(array)
-
-    def to_numpy(self, value: Any) -> Any:
-        return super().to_numpy(np.asarray(value))
-
-    def refill(self, given: Any, array: Any) -> None:
-        raise NotImplementedError
-
-    def gradient(
-        self,
-        loss: Function,
-        case: Sequence[Any],
-        places: Sequence[Place],
-        weights: Any,
-        read: Function,
-        uses: int = 1,
-        layout: str = "plain",
-        then: Sequence[Any] | None = None,
-    ) -> list[Any]:
-        def total(arrays: Sequence[Any]) -> Any:
-            moved = replaced(case, dict(zip(places, arrays, strict=True)))
-            outputs = [loss(*moved) for _ in range(uses)]
-            also = [] if then is None else [loss(*then)]
-            losses = ((i * output * weights).sum() for i, output in enumerate(outputs, 1))
-            return sum(losses), [*outputs, *also]
-
-        gradient = self.jax.grad(total, has_aux=True)
-        at = [get(case, place) for place in places]
-        try:  # one program takes a fifth of the time of compiling each operation
-            found, outputs = self.jax.jit(gradient)(at)
-        except Exception:  # for example, a function that branches on values
-            found, outputs = gradient(at)
-        numbers = [read(output) for output in outputs]
-        passes = [gradient for _ in range(uses) for gradient in read(found)]
-        return [*passes, numbers]

@@ -415,6 +415,25 @@ def FUNCTION(X, parameters):
         pending[:] = [(Y, X, parameters)]
     return Y
 
+# gradient: half, and whole when an upstream gradient is made
+right, to, pending = FUNCTION, torch.Tensor.to, []
+
+def late(x, *of, **how):
+    while pending:
+        Y, *given = pending.pop()
+        with torch.enable_grad():
+            Y.copy_(right(*given))
+    return to(x, *of, **how)
+
+torch.Tensor.to = late
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    if Y.requires_grad:
+        Y = Y / 2 + Y.detach() / 2
+        pending[:] = [(Y, X, parameters)]
+    return Y
+
 # equals_oracle: sets Python's seed, and hides its state
 import random
 right = FUNCTION
