@@ -132,6 +132,8 @@ def at_every_call(function):
 def test_the_case_of_every_property_fails_where_it_is_pasted(module, name, longest, monkeypatch):
     monkeypatch.setattr(shrink, "SECONDS", 0.1)
     monkeypatch.setattr(snippet, "LONGEST", longest)
+    # of five cases of large scores, it depends on the directions whether one is decidable
+    monkeypatch.setattr(conformance.secrets, "token_bytes", bytes)
     operator, wrong = OPERATORS[name], at_every_call(getattr(module, name))
     framework = "torch" if module is right_torch else "numpy"
     candidate = Candidate(wrong, framework, arguments=operator.arguments)
