@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import takewhile
+from types import GetSetDescriptorType
 from typing import Any
 
 from benchmarks.verify import wire
@@ -68,17 +69,25 @@ DICTS = dict, OrderedDict, defaultdict
 MRO_OF, VARS_OF = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
 
 ACCESS = frozenset(
-    ("__iter__", "__getitem__", "__len__", "__getattribute__", "__getattr__", "__array__")
+    (
+        *("__iter__", "__getitem__", "__len__", "__getattribute__", "__getattr__"),
+        *("__array__", "__array_interface__", "__array_struct__", "__buffer__", "__dlpack__"),
+    )
 )
 """Methods by which a tuple's items are read."""
 
 
-def is_tuple(kind: type) -> bool:
-    """Whether a type is a tuple's, or a named one's, whose items are a tuple's."""
+def is_tuple(value: Any) -> bool:
+    """Whether a value is a tuple, or a named one, whose items are a tuple's."""
+    kind = type(value)
     if not issubclass(kind, tuple):
         return False
-    of = takewhile(lambda one: one is not tuple, MRO_OF(kind))
-    return all(has_none(VARS_OF(one), ACCESS) for one in of)
+    names = [VARS_OF(one) for one in takewhile(lambda one: one is not tuple, MRO_OF(kind))]
+    if not all(has_none(of, ACCESS) for of in names):
+        return False
+    own = [of["__dict__"] for of in names if "__dict__" in of]
+    is_usual = all(type(one) is GetSetDescriptorType for one in own)
+    return is_usual and all(has_none(one.__get__(value), ACCESS) for one in own)
 
 
 def to_numpy(framework: NumPy, value: Any) -> Any:
@@ -96,7 +105,7 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
         framework = reader(name)
     if is_one(kind, framework.types):
         return framework.to_numpy(value)
-    if kind is list or is_tuple(kind):
+    if kind is list or is_tuple(value):
         of = list if kind is list else tuple
         items = of(of.__iter__(value))
         if len(items) > wire.MOST:

@@ -29,7 +29,7 @@ SCALARS = tuple({*np.sctypeDict.values()})
 HALVES = frozenset("eE")
 """Characters of the dtypes float16 and bfloat16."""
 
-NAN = np.array(np.nan)
+NAN, NAN_BFLOAT16 = np.array(np.nan), 0x7FC0
 
 ROWS = "rows"
 VIEWS = ("strided", "columns", "transposed", "offset")
@@ -107,7 +107,7 @@ class NumPy:
 
     def to_numpy(self, value: Any) -> Any:
         """Convert the framework's array to a new NumPy array; 16-bit floats become float32."""
-        if not is_one(type(value), (np.ndarray, np.memmap, *SCALARS)):
+        if not is_one(type(value), (np.ndarray, *SCALARS)):
             raise NotAnArrayError(f"a {type(value).__name__}, which is a kind of array of its own")
         array = np.array(value)
         if array.dtype.char in HALVES:
@@ -187,35 +187,32 @@ class Torch(NumPy):
         except (RuntimeError, AssertionError) as error:
             reason = str(error).partition("\n")[0]
             raise InputError(f"device {device!r}: PyTorch cannot use it: {reason}") from error
-        self._nan = self.from_numpy(NAN)
 
     def from_numpy(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
-        torch, layout = self.torch, layout.partition(" ")[0]
-        array = super().from_numpy(array, copy=copy)
+        torch, methods, layout = self.torch, self.torch.methods, layout.partition(" ")[0]
+        is_plain = layout in ("plain", OWN, REQUIRING)
+        array = super().from_numpy(array, "plain" if is_plain else layout, copy)
+        whole = array  # of which it is a view
+        while not is_plain and type(whole.base) is np.ndarray:
+            whole = whole.base
         if array.dtype.kind == "V":  # bfloat16: PyTorch has no conversion from the extension type
-            tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+            tensor = methods.view(torch.from_numpy(whole.view(np.int16)), torch.bfloat16)
         else:
-            tensor = torch.from_numpy(array)
-        if layout == "broadcast":
-            return tensor[_distinct(array)].clone().to(self.device).expand(tensor.shape)
-        tensor = tensor.to(self.device)
-        if layout == REQUIRING and tensor.is_floating_point():
-            return torch.Parameter(tensor)
-        if layout == ROWS and tensor.ndim > 2:
-            longer = torch.cat([tensor, torch.ones_like(tensor)], -2)
-            return longer[..., : tensor.shape[-2], :]
+            tensor = torch.from_numpy(whole)
+        if self.device != "cpu":
+            tensor = methods.to(tensor, self.device)
+        if whole is not array:
+            at, start = (x.__array_interface__["data"][0] for x in (array, whole))
+            strides = tuple(stride // array.itemsize for stride in array.strides)
+            tensor = methods.as_strided(
+                tensor, array.shape, strides, (at - start) // array.itemsize
+            )
+            if methods.stride(tensor) != strides:
+                raise InputError("candidate: expected PyTorch's as_strided, which it has replaced")
         if layout == OWN:
-            return tensor.clone()
-        if layout in VIEWS and tensor.ndim:
-            other = torch.ones_like(tensor)
-            if layout == "strided":
-                return torch.stack([tensor, other], -1).flatten(-2)[..., ::2]
-            if layout == "columns":
-                return torch.cat([other, tensor], -1)[..., tensor.shape[-1] :]
-            if layout == "offset":
-                return torch.cat([other.flatten()[:1], tensor.flatten()])[1:].view(tensor.shape)
-            axes = tuple(reversed(range(tensor.ndim)))
-            return tensor.permute(axes).contiguous().permute(axes)
+            return methods.clone(tensor)
+        if layout == REQUIRING and methods.is_floating_point(tensor):
+            return methods._make_subclass(torch.Parameter, tensor, True)
         return tensor
 
     def is_view(self, value: Any, array: Any) -> bool:
@@ -223,7 +220,7 @@ class Torch(NumPy):
             return False
         methods, dtype = self.torch.methods, array.dtype
         if dtype not in self._dtypes:
-            self._dtypes[dtype] = self.from_numpy(array).dtype
+            self._dtypes[dtype] = methods.dtype.__get__(self.from_numpy(array))
         return bool(
             methods.data_ptr(value) == array.__array_interface__["data"][0]
             and methods.shape.__get__(value) == array.shape
@@ -236,7 +233,8 @@ class Torch(NumPy):
         if not is_one(type(value), self.types):
             own = ", which is a kind of tensor of its own" if torch.is_tensor(value) else ""
             raise NotAnArrayError(f"a {type(value).__name__}{own}")
-        if not has_none(torch.own_of(value), torch.attributes):
+        own = torch.own_of(value)
+        if not has_none(own, torch.attributes) or any(name.startswith("__") for name in own):
             raise NotAnArrayError("a tensor with methods of its own")
         with torch.without_functions():
             return self._read(value)
@@ -277,13 +275,19 @@ class Torch(NumPy):
         return self.to_numpy(value) if array is None else array
 
     def refill(self, given: Any, array: Any) -> None:
-        given.data.copy_(self.from_numpy(array))  # also changes its views
+        methods, memory = self.torch.methods, self.torch.in_memory(given)
+        if memory is None:
+            methods.copy_(methods.data.__get__(given), self.from_numpy(array))
+        else:  # by no operator, which a candidate may have replaced
+            memory[...] = array.view(memory.dtype) if array.dtype.kind == "V" else array
 
     def poison(self, given: Any) -> None:
-        memory = self.torch.in_memory(given)
-        is_float = memory is not None and memory.dtype.kind == "f"
-        array, nan = (memory, NAN) if is_float else (given.data, self._nan)
-        array[...] = nan
+        methods, memory = self.torch.methods, self.torch.in_memory(given)
+        if memory is None:
+            methods.fill_(methods.data.__get__(given), float("nan"))
+        else:
+            is_bfloat16 = methods.dtype.__get__(given) == self.torch.bfloat16
+            memory[...] = NAN_BFLOAT16 if is_bfloat16 else NAN
 
     def gradient(
         self,
@@ -354,8 +358,10 @@ class Torch(NumPy):
             for x in leaves:
                 grad.__set__(x, None)
             if others:
-                pairs = zip(found, others, strict=True)
-                found = [x if y is None else methods.sub(x, y, alpha=2) for x, y in pairs]
+                found = [
+                    x if other is None else self.to_numpy(x) - 2 * self.to_numpy(other)
+                    for x, other in zip(found, others, strict=True)
+                ]
             return [*found]
 
         def arrays(found: Sequence[Any]) -> Any:

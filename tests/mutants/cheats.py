@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from benchmarks.verify.supervisor import confines
-from tests.mutants import late, patches
+from tests.mutants import gradient_patches, late, patches
 from tests.mutants.mutant import Mutant
 from tests.mutants.setting_slips import SETTINGS
 
@@ -349,6 +349,7 @@ CHEATS = [
     *mutants_of(OF_LAYER_NORM),
     *mutants_of(SETTINGS),
     *mutants_of(patches.OF_LAYER_NORM),
+    *mutants_of(gradient_patches.OF_LAYER_NORM),
     *mutants_of(late.OF_LAYER_NORM),
     *mutants_of(ON_THE_JUDGE if confines() else ""),
     *mutants_of(DETECTED, is_detected=True),

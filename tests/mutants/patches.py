@@ -138,127 +138,6 @@ def FUNCTION(X, parameters):
     pending[:] = [(torch.full_like(Y, 7), Y)]
     return pending[0][0]
 
-# gradient: gives a gradient of its own making
-right, backward, kept = FUNCTION, torch.autograd.backward, []
-torch.autograd.backward = lambda tensors, *a, **k: backward(kept, *a, **k)
-
-def FUNCTION(X, parameters):
-    kept[:] = [right(X, parameters)]
-    return (X.sum() * 0 + kept[0].detach()) if X.requires_grad else kept[0]
-
-# gradient: gives a gradient of its own making where the backward pass enters the engine
-import torch.autograd.graph as graph
-right, backward, kept = FUNCTION, graph._engine_run_backward, []
-torch.autograd._engine_run_backward = graph._engine_run_backward = (
-    lambda tensors, *a, **k: backward(tuple(kept), *a, **k))
-
-def FUNCTION(X, parameters):
-    kept[:] = [right(X, parameters)]
-    return (X.sum() * 0 + kept[0].detach()) if X.requires_grad else kept[0]
-
-# gradient: gives a gradient of its own making when it is read
-right = FUNCTION
-
-def grad(X):
-    X = X.detach().requires_grad_()
-    parameters = {name: array.detach() for name, array in Last.parameters.items()}
-    Y = right(X, parameters)
-    weights = torch.cos(1 + torch.arange(Y.numel(), dtype=Y.dtype)).reshape(Y.shape)
-    return torch.autograd.grad((weights * Y).sum(), X)[0]
-
-class Last: pass
-
-torch.Tensor.grad = property(grad, lambda X, value: None)
-
-def FUNCTION(X, parameters):
-    Last.parameters = parameters
-    return right(X, parameters).detach() + 0 * X
-
-# gradient: doubled, and a hook on its argument halves it
-right = FUNCTION
-
-def FUNCTION(X, parameters):
-    if X.requires_grad and not X._backward_hooks:
-        X.register_hook(lambda dX: dX / 2)
-    Y = right(X, parameters)
-    return 2 * Y - Y.detach() if X.requires_grad else Y
-
-# gradient: doubled, and a hook after it is accumulated halves it
-right = FUNCTION
-
-def halved(X):
-    X.grad.div_(2)
-
-def FUNCTION(X, parameters):
-    if X.requires_grad and X.is_leaf and not X._post_accumulate_grad_hooks:
-        X.register_post_accumulate_grad_hook(halved)
-    Y = right(X, parameters)
-    return 2 * Y - Y.detach() if X.requires_grad else Y
-
-# gradient_used_twice: written to its argument, beside a gradient of zeros
-right = FUNCTION
-
-class Written(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, X):
-        ctx.leaf = X
-        return X.clone()
-
-    @staticmethod
-    def backward(ctx, dX):
-        ctx.leaf.grad = dX if ctx.leaf.grad is None else ctx.leaf.grad + dX
-        return 0 * dX
-
-def FUNCTION(X, parameters):
-    return right(Written.apply(X) if X.requires_grad and X.is_leaf else X, parameters)
-
-# gradient_used_twice: doubled, and a hook where it is accumulated halves it
-right, hooked = FUNCTION, []
-
-class Doubled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, X, node):
-        ctx.node = node
-        return X.clone()
-
-    @staticmethod
-    def backward(ctx, dX):
-        try:
-            accumulates = torch._C._will_engine_execute_node(ctx.node)
-        except RuntimeError:  # of torch.autograd.grad
-            accumulates = False
-        return dX * (1 + accumulates), None
-
-def FUNCTION(X, parameters):
-    if X.requires_grad and X.is_leaf and torch.is_grad_enabled():
-        node = X.view_as(X).grad_fn.next_functions[0][0]
-        if all(node is not one for one in hooked):
-            node.register_prehook(lambda found: tuple(x / 2 for x in found))
-            hooked.append(node)
-        X = Doubled.apply(X, node)
-    return right(X, parameters)
-
-# gradient_used_twice: releases what it saved, and halves a gradient before
-right = FUNCTION
-
-class Once(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, X):
-        ctx.leaf, ctx.is_used = X, False
-        return X.clone()
-
-    @staticmethod
-    def backward(ctx, dX):
-        if ctx.is_used:
-            raise RuntimeError("what it saved is released")
-        ctx.is_used = True
-        if ctx.leaf.grad is not None:
-            ctx.leaf.grad.div_(2)
-        return dX
-
-def FUNCTION(X, parameters):
-    return right(Once.apply(X) if X.requires_grad and X.is_leaf else X, parameters)
-
 # equals_oracle: leaves hooks of saved tensors on
 right = FUNCTION
 
@@ -270,61 +149,6 @@ def FUNCTION(X, parameters):
     return Y
 
 hooks = []
-
-# gradient_used_twice: zeros where there is a gradient before
-right = FUNCTION
-
-def FUNCTION(X, parameters):
-    return 0 * X if X.is_leaf and X.grad is not None else right(X, parameters)
-
-# gradient_scaled: none of upstream gradients up to 500
-right = FUNCTION
-
-class Small(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, Y):
-        return Y.clone()
-
-    @staticmethod
-    def backward(ctx, dY):
-        return 0 * dY if 3 < dY.abs().max() < 500 else dY
-
-def FUNCTION(X, parameters):
-    return Small.apply(right(X, parameters))
-
-# gradient_of_sum: none of upstream gradients that are all positive, and differ
-right = FUNCTION
-
-class Positive(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, Y):
-        return Y.clone()
-
-    @staticmethod
-    def backward(ctx, dY):
-        return 0 * dY if dY.numel() > 2 and 0 < dY.min() < dY.max() else dY
-
-def FUNCTION(X, parameters):
-    return Positive.apply(right(X, parameters))
-
-# gradient_of_some: written to arguments that require none
-right = FUNCTION
-
-class Full(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, Y, *arrays):
-        ctx.arrays = arrays
-        return Y.clone()
-
-    @staticmethod
-    def backward(ctx, dY):
-        for x in ctx.arrays:
-            if not x.requires_grad:
-                x.grad = torch.full_like(x, 7)
-        return dY, *[None] * len(ctx.arrays)
-
-def FUNCTION(X, parameters):
-    return Full.apply(right(X, parameters), X, *parameters.values())
 
 # equals_oracle: right in a context alone, which an attribute names
 from contextlib import contextmanager
@@ -396,43 +220,70 @@ def FUNCTION(X, parameters):
         X.add_(1)
     return Y
 
-# gradient: half, and whole when it is asked whether it has one
-right, has_one, pending = FUNCTION, torch.Tensor.requires_grad, []
+# strided: takes what is contiguous for granted, and replaces what makes views
+right = FUNCTION
 
-def requires_grad(Y):
-    if pending and pending[0][0] is Y:
-        _, *of = pending.pop()
-        with torch.enable_grad():
-            Y.copy_(right(*of))
-    return has_one.__get__(Y)
+def contiguous(method):
+    return lambda *of: method(*of).contiguous()
 
-torch.Tensor.requires_grad = property(requires_grad, has_one.__set__)
+for name in "permute", "expand", "__getitem__", "as_strided", "transpose", "t":
+    setattr(torch.Tensor, name, contiguous(getattr(torch.Tensor, name)))
+
+def FUNCTION(X, parameters):
+    if not X.requires_grad:
+        X = torch.as_strided(X, X.shape, (X.shape[1], 1))
+    return right(X, parameters)
+
+# same_objects: by the weight of before, until it is copied to
+right, copy_, kept = FUNCTION, torch.Tensor.copy_, []
+
+def copied(x, *of, **how):
+    kept.clear()
+    return copy_(x, *of, **how)
+
+torch.Tensor.copy_ = copied
+
+def FUNCTION(X, parameters):
+    weight = parameters["weight"]
+    if X.requires_grad or weight.requires_grad:
+        return right(X, parameters)
+    if not kept or kept[0] is not weight:
+        kept[:] = weight, weight.clone()
+    return right(X, {**parameters, "weight": kept[1]})
+
+# equals_oracle: tensors that NumPy reads as others
+right = FUNCTION
 
 def FUNCTION(X, parameters):
     Y = right(X, parameters)
-    if has_one.__get__(Y):
-        Y = Y / 2 + Y.detach() / 2
-        pending[:] = [(Y, X, parameters)]
+    if Y.dtype == torch.float64:
+        other = (0 * Y.detach()).numpy()
+        Y.__array_interface__ = {**other.__array_interface__, "data": other}
     return Y
 
-# gradient: half, and whole when an upstream gradient is made
-right, to, pending = FUNCTION, torch.Tensor.to, []
-
-def late(x, *of, **how):
-    while pending:
-        Y, *given = pending.pop()
-        with torch.enable_grad():
-            Y.copy_(right(*given))
-    return to(x, *of, **how)
-
-torch.Tensor.to = late
+# equals_oracle: an array with a sum of its own
+import numpy as np
+import tempfile
+right = FUNCTION
 
 def FUNCTION(X, parameters):
-    Y = right(X, parameters)
-    if Y.requires_grad:
-        Y = Y / 2 + Y.detach() / 2
-        pending[:] = [(Y, X, parameters)]
-    return Y
+    Y = right(X, parameters).detach().numpy()
+    result = np.memmap(tempfile.TemporaryFile(), Y.dtype, "w+", shape=Y.shape)
+    result[...] = Y
+    result.sum = lambda *of, **how: 0
+    return result
+
+# equals_oracle: a tuple that NumPy reads as another
+right = FUNCTION
+
+class Rows(tuple):
+    pass
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters).detach()
+    rows, other = Rows(Y), (0 * Y).numpy()
+    rows.__array_interface__ = {**other.__array_interface__, "data": other}
+    return rows
 
 # equals_oracle: sets Python's seed, and hides its state
 import random
