@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Any
 
 from benchmarks.errors import InputError
@@ -76,15 +77,21 @@ class NumPy:
         layout = layout.partition(" ")[0]
         if layout == OWN:
             return array.copy()
-        if layout == "broadcast":
-            return np.broadcast_to(array[_distinct(array)].copy(), array.shape)
+        if layout == "broadcast" and array.ndim:
+            one = array[_distinct(array)].copy()
+            sizes = zip(one.shape, array.shape, one.strides, strict=True)
+            strides = [0 if size < whole else stride for size, whole, stride in sizes]
+            return np.ndarray(array.shape, array.dtype, one, strides=strides)
         if layout == ROWS and array.ndim > 2:
-            return np.concatenate([array, np.ones_like(array)], -2)[..., : array.shape[-2], :]
+            ones = array.copy()
+            ones[...] = 1
+            return np.concatenate([array, ones], -2)[..., : array.shape[-2], :]
         if layout in VIEWS and array.ndim:
             if layout == "transposed":
                 return array.T.copy().T
             *rows, d = array.shape
-            given = np.ones((*rows, 2 * d), array.dtype)
+            given = np.zeros((*rows, 2 * d), array.dtype)
+            given[...] = 1
             if layout == "offset":
                 given = given.ravel()[1 : array.size + 1].reshape(array.shape)
             else:
@@ -171,6 +178,11 @@ def _tensors(case: Sequence[Any], is_tensor: Callable[[Any], bool]) -> list[Any]
     return [x for several in values for x in several if is_tensor(x)]
 
 
+def _parts(result: Any) -> list[Any]:
+    """The arrays of a result, which may be several, such as an LSTM's h and c."""
+    return [*result] if isinstance(result, (list, tuple)) else [result]
+
+
 class Torch(NumPy):
     """PyTorch tensors on one device."""
 
@@ -190,10 +202,10 @@ class Torch(NumPy):
 
     def from_numpy(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
         torch, methods, layout = self.torch, self.torch.methods, layout.partition(" ")[0]
-        is_plain = layout in ("plain", OWN, REQUIRING)
-        array = super().from_numpy(array, "plain" if is_plain else layout, copy)
+        is_view = layout in (*VIEWS, ROWS, "broadcast")
+        array = super().from_numpy(array, layout if is_view else "plain", copy or is_view)
         whole = array  # of which it is a view
-        while not is_plain and type(whole.base) is np.ndarray:
+        while is_view and type(whole.base) is np.ndarray:
             whole = whole.base
         if array.dtype.kind == "V":  # bfloat16: PyTorch has no conversion from the extension type
             tensor = methods.view(torch.from_numpy(whole.view(np.int16)), torch.bfloat16)
@@ -308,8 +320,6 @@ class Torch(NumPy):
             computed = map(methods.clone, leaves)
             case = replaced(case, dict(zip(places, computed, strict=True)))
         before, grad = [], methods.grad
-        # nothing that a candidate may have replaced is called between its two passes
-        upstreams = self._upstreams(weights, self.to_numpy(leaves[0]).dtype, layout, uses)
         for leaf in leaves if uses > 1 else ():  # as an optimiser leaves it
             grad.__set__(leaf, self.torch.zeros_like(leaf))
         if layout == REFILLED:
@@ -323,8 +333,9 @@ class Torch(NumPy):
 
         for _ in range(uses):
             call(case)
-        outputs = [self._stacked(result) for result in results]
-        output, *_ = (self.to_numpy(one) for one in outputs)  # raises if one is not a tensor
+        for one in chain.from_iterable(map(_parts, results)):
+            self.to_numpy(one)  # raises if it is not a tensor
+        output = np.asarray(numbers[0])
         frozen = _tensors(case, self.torch.is_tensor)
         if any(requires(x) and all(x is not get(case, p) for p in places) for x in frozen):
             raise ValueError("the call required a gradient of an argument that required none")
@@ -335,12 +346,23 @@ class Torch(NumPy):
                 with contextlib.suppress(LookupError):  # another model may lack it
                     get(then, place).requires_grad_()
             call(then)
-        if output.dtype != self.to_numpy(upstreams[0]).dtype:
-            upstreams = self._upstreams(weights, output.dtype, layout, uses)
-        as_given = self.to_numpy(upstreams[0])
 
-        # not a constant, as of an empty caption
-        weighted = [one for one in zip(outputs, upstreams, strict=True) if requires(one[0])]
+        def weigh(results: Sequence[Any]) -> list[tuple[Any, Any]]:
+            """Each output, if it is no constant as of an empty caption, with its upstream gradient:
+            a buffer that two backward passes share shows if their gradients differ.
+            """
+            found = []
+            for i, result in enumerate(results, 1):
+                upstream = np.asarray(i * np.asarray(weights), output.dtype)
+                of = upstream if isinstance(result, (list, tuple)) else [upstream]
+                pairs = zip(_parts(result), of, strict=True)
+                found += [(y, self.from_numpy(dy, layout)) for y, dy in pairs if requires(y)]
+            return found
+
+        # nothing that a candidate may have replaced is called between its two passes
+        weighted = weigh(results[:uses])
+        upstreams = [dy for _, dy in weighted]
+        as_given = [self.to_numpy(dy) for dy in upstreams]
 
         def backward(by: Sequence[Any] = (), others: Sequence[Any] = ()) -> list[Any]:
             """``others`` are each leaf's gradient before, and its share of another loss."""
@@ -379,8 +401,7 @@ class Torch(NumPy):
                     raise
                 for leaf in leaves:
                     grad.__set__(leaf, None)
-                again = [self._stacked(loss(*case)) for _ in range(uses)]
-                weighted = [one for one in zip(again, upstreams, strict=True) if requires(one[0])]
+                weighted = weigh([loss(*case) for _ in range(uses)])
                 second = backward(others=found)
             passes += arrays(second)
         given = [*_tensors(case, self.torch.is_tensor), *_tensors(then or (), self.torch.is_tensor)]
@@ -389,24 +410,17 @@ class Torch(NumPy):
         hooks = methods._backward_hooks.__get__, methods._post_accumulate_grad_hooks.__get__
         if any(of(x) for of in hooks for x in given):
             raise ValueError("the call hooked the gradient of an argument")
-        if not same(self.to_numpy(upstreams[0]), as_given):
+        if not all(map(same, map(self.to_numpy, upstreams), as_given)):
             raise ValueError("the backward pass changed the upstream gradient in place")
         for place, leaf in zip(places, leaves, strict=True):
             value = get(case, place)
             if value is not leaf and not same(self.to_numpy(value), self.to_numpy(leaf)):
                 raise ValueError("the backward pass changed an argument in place")
-        for result, was in zip(results, numbers, strict=True):
-            now = self._stacked(result)
-            if self.torch.is_tensor(now) and not same(self.to_numpy(now), np.asarray(was)):
+        for now, was in zip(map(_parts, results), map(_parts, numbers), strict=True):
+            is_read = all(map(self.torch.is_tensor, now))  # after another case anything may be
+            if is_read and not all(map(same, map(self.to_numpy, now), was)):
                 raise ValueError("the backward pass changed an output in place")
         return [*passes, [*numbers, *before]]
-
-    def _upstreams(self, weights: Any, dtype: Any, layout: str, uses: int) -> list[Any]:
-        """The upstream gradient of each of a function's uses: a buffer that two backward passes
-        share shows if their gradients differ.
-        """
-        of_uses = (np.asarray(i * np.asarray(weights), dtype) for i in range(1, uses + 1))
-        return [self.from_numpy(each, layout) for each in of_uses]
 
     def _differentiated(
         self,
@@ -422,10 +436,11 @@ class Torch(NumPy):
         self._write(tensors, _tensors(other, self.torch.is_tensor))
         returned = loss(*case)
         result = read(returned)
-        output = self._stacked(returned)
-        if methods.requires_grad.__get__(output):
+        outputs = [y for y in _parts(returned) if methods.requires_grad.__get__(y)]
+        if outputs:
+            ones = map(self.torch.ones_like, outputs)
             try:
-                self.torch.backward([output], [self.torch.ones_like(output)], retain_graph=False)
+                self.torch.backward(outputs, ones, retain_graph=False)
             except Exception as error:
                 raise BackwardError from error
         for leaf in leaves:
@@ -438,11 +453,6 @@ class Torch(NumPy):
         with self.torch.no_grad():
             for tensor, value in zip(tensors, values, strict=True):
                 self.torch.methods.copy_(tensor, value)
-
-    def _stacked(self, output: Any) -> Any:
-        """One tensor of a list of tensors, such as an LSTM's h and c."""
-        is_list = isinstance(output, (list, tuple)) and all(map(self.torch.is_tensor, output))
-        return self.torch.stack(list(output)) if is_list and output else output
 
     def mode(self, layout: str) -> AbstractContextManager[Any]:
         name = layout.rpartition(" ")[2]
