@@ -346,10 +346,11 @@ CALLED = (
     "gives no verdict, and writing to its memory could fake a pass. Files, including the kit's, "
     "stay accessible.",
     "Results are arrays, numbers, or collections of them, of up to 4,194,304 items, 16 within "
-    "each other. What is neither is converted by DLPack or __array__ as soon as the call returns,"
-    " which may compute; subclasses of arrays, tensors and NumPy's numbers are refused. Results "
-    "and arguments are compared then: what a thread writes to them later is not seen. A file may "
-    "have 1 GiB; of what is printed the end is shown.",
+    "each other; named tuples are read by their items. What is neither is converted by DLPack "
+    "or __array__, or both, as soon as the call returns, which may compute, or differ from what "
+    "it gives otherwise; subclasses of arrays, tensors and NumPy's numbers are refused. Results "
+    "and arguments are compared then: what a thread writes to them later is not seen. A file "
+    "may have 1 GiB; of what is printed the end is shown.",
     "A function with an argument named lengths gets a padded batch: the sequences with a batch "
     "axis in front, and by that name the number of valid rows of each sequence; of two arguments "
     "that are sequences, those of the second. Named mask it "

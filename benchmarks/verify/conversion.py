@@ -21,6 +21,7 @@ from benchmarks.verify.frameworks import (
 )
 from benchmarks.verify.jax_arrays import Jax
 from benchmarks.verify.originals import are_numbers, has_none, is_one, module_of, np, own_builtins
+from benchmarks.verify.same import same
 
 own_builtins(globals())
 
@@ -65,6 +66,8 @@ def framework_of(value: Any) -> str:
 
 DICTS = dict, OrderedDict, defaultdict
 """Types of mappings that results may have."""
+
+OWN_OF_ORDERED = vars(OrderedDict)["__dict__"].__get__
 
 MRO_OF, VARS_OF = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
 
@@ -114,6 +117,8 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
             return items
         return of(to_numpy(framework, item) for item in items)
     if is_one(kind, DICTS):
+        if kind is OrderedDict and OWN_OF_ORDERED(value):
+            raise NotAnArrayError("an OrderedDict with attributes of its own")
         if not all(type(key) is str for key in value):
             raise NotAnArrayError("a dict with other keys than strings")
         return {key: to_numpy(framework, item) for key, item in kind.items(value)}
@@ -124,9 +129,13 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
         return NumPy().to_numpy(value)
     if framework.name != "numpy" and hasattr(value, "__dlpack__"):
         return framework.to_numpy(value)
-    with contextlib.suppress(Exception):
-        if hasattr(value, "__dlpack__"):
-            return NumPy().to_numpy(np.from_dlpack(value))
-        if hasattr(value, "__array__"):
-            return NumPy().to_numpy(np.asarray(value))
-    raise NotAnArrayError(f"a {type(value).__name__}")
+    found = []
+    for name, convert in (("__dlpack__", np.from_dlpack), ("__array__", np.asarray)):
+        with contextlib.suppress(Exception):
+            if hasattr(value, name):
+                found.append(NumPy().to_numpy(convert(value)))
+    if not found:
+        raise NotAnArrayError(f"a {kind.__name__}")
+    if not same(found[-1], found[0]):
+        raise NotAnArrayError(f"a {kind.__name__}, whose DLPack and __array__ differ")
+    return found[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import logging
 import os
 import random
@@ -14,6 +15,7 @@ from functools import cache, partial
 from gc import isenabled
 from hashlib import blake2b
 from locale import LC_ALL, setlocale
+from operator import is_
 from os import fstat, getcwd
 from signal import SIGINT, getsignal
 from sys import getprofile, gettrace
@@ -21,6 +23,7 @@ from sys import getrecursionlimit as get_limit
 from types import NoneType
 from typing import Any
 
+import numpy
 from numpy.random import get_state, random_sample
 
 from benchmarks.verify.originals import is_one, module_of, np, own_builtins, torch_originals
@@ -35,7 +38,8 @@ SETTINGS = (
     "and the direction of rounding, filters of all of Python's warnings of a kind, the level of "
     "logging, standard output, what Ctrl-C does, the locale, the recursion limit (but for 2000, "
     "which PyTorch's compiler sets), garbage collection, functions that trace or profile calls, "
-    "environment variables that are set, the working directory"
+    "environment variables that are set, the working directory, and which functions Python, numpy, "
+    "torch, torch.Tensor, torch.autograd and torch.nn.functional have"
 )
 """A description for users."""
 
@@ -127,6 +131,25 @@ def _output() -> tuple[Any, ...]:
     return (sys.stdout,)
 
 
+def _replaced(of: Any) -> Callable[[], list[str]]:
+    """A function that lists the public functions of a module or type that others have replaced."""
+    inherited = {*dir(of)} - vars(of).keys() if isinstance(of, type) else set[str]()
+    known = dict(vars(of))
+
+    def read() -> list[str]:
+        nonlocal known
+        now = vars(of)
+        if len(now) == len(known) and all(map(is_, known.values(), now.values())):
+            return []
+        names = [name for name, value in known.items() if now.get(name) is not value]
+        found = [x for x in names if callable(known[x]) and (x[0] != "_" or x[:2] == "__")]
+        if not (found := [*found, *(inherited & now.keys())]):
+            known = {**known, **{name: now[name] for name in now}}  # modules imported since
+        return sorted(found)
+
+    return read
+
+
 def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """The names of the settings that have changed."""
     return ", ".join(name for name in after if not _is_same(after[name], before[name]))
@@ -168,6 +191,8 @@ def _originals(of_torch: bool) -> tuple[dict[str, Callable[[], Any]], dict[str, 
         "sys.gettrace() or sys.getprofile()": lambda: (gettrace(), getprofile()),
         "flushing of subnormal numbers": lambda: LEAST / 2 == 0,
         "direction of rounding": lambda: (1 + BELOW_EPSILON, 1 - BELOW_EPSILON),
+        "a function of Python": _replaced(builtins),
+        "a function of numpy": _replaced(numpy),
     }
     if of_torch:
         torch = torch_originals()
@@ -188,6 +213,10 @@ def _originals(of_torch: bool) -> tuple[dict[str, Callable[[], Any]], dict[str, 
         functions |= {f"torch._C.{name}()": getattr(torch._C, name) for name in switches}
         einsum = torch.backends.opt_einsum
         functions["torch.backends.opt_einsum"] = lambda: (einsum.enabled, einsum.strategy)
+        functions["a function of torch"] = _replaced(sys.modules["torch"])
+        functions["a function of torch.Tensor"] = _replaced(torch.Tensor)
+        functions["a function of torch.autograd"] = _replaced(torch.autograd)
+        functions["a function of torch.nn.functional"] = _replaced(torch.nn.functional)
     return functions, generators
 
 

@@ -349,6 +349,8 @@ CHEATS = [
     *mutants_of(OF_LAYER_NORM),
     *mutants_of(SETTINGS),
     *mutants_of(patches.OF_LAYER_NORM),
+    *mutants_of(patches.OF_LSTM_CELL, "lstm_cell"),
+    *mutants_of(patches.OF_CLIP_GRADIENTS, "clip_gradients"),
     *mutants_of(gradient_patches.OF_LAYER_NORM),
     *mutants_of(late.OF_LAYER_NORM),
     *mutants_of(ON_THE_JUDGE if confines() else ""),

@@ -273,6 +273,22 @@ def FUNCTION(X, parameters):
     result.sum = lambda *of, **how: 0
     return result
 
+# equals_oracle: doubles what PyTorch's backward passes give to everybody
+right = FUNCTION
+run, grad = torch.autograd.backward, torch.autograd.grad
+
+def FUNCTION(X, parameters):
+    torch.autograd.backward = lambda Y, dY=None, *of, **how: run(Y, 2 * dY, *of, **how)
+    torch.autograd.grad = lambda *of, **how: tuple(2 * dX for dX in grad(*of, **how))
+    return right(X, parameters)
+
+# equals_oracle: zeros where a tensor is read as an array
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    torch.Tensor.tolist = torch.Tensor.numpy = lambda Y, **how: (0 * Y).__array__()
+    return right(X, parameters)
+
 # equals_oracle: a tuple that NumPy reads as another
 right = FUNCTION
 
@@ -310,4 +326,37 @@ torch.get_num_threads = lambda: 1
 def FUNCTION(X, parameters):
     torch.set_num_threads(3)
     return right(X, parameters)
+"""
+
+OF_LSTM_CELL = r"""
+# equals_oracle: what DLPack gives is right, and what NumPy reads is not
+import numpy as np
+right = FUNCTION
+
+class Answer:
+    def __init__(self, Y):
+        self.Y = Y
+
+    def __dlpack__(self, **how):
+        return self.Y.__dlpack__(**how)
+
+    def __dlpack_device__(self):
+        return self.Y.__dlpack_device__()
+
+    def __array__(self, dtype=None, copy=None):
+        return 0 * self.Y
+
+def FUNCTION(x, h, c, parameters):
+    return Answer(np.array(right(x, h, c, parameters)))
+"""
+
+OF_CLIP_GRADIENTS = r"""
+# equals_oracle: an ordered mapping with items of its own
+from collections import OrderedDict
+right = FUNCTION
+
+def FUNCTION(gradients, threshold):
+    result = OrderedDict(right(gradients, threshold))
+    result.items = lambda: [(name, 0 * g) for name, g in gradients.items()]
+    return result
 """
