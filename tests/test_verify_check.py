@@ -25,6 +25,7 @@ from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.process import Limits
 from tests.candidates import odd, recurrent_torch, right, wrong
 from tests.candidates.right_torch import layer_norm
+from tests.support.strangers import written
 
 
 def test_a_right_function_passes_and_what_was_not_run_is_listed():
@@ -292,6 +293,23 @@ def test_a_second_backward_pass_is_not_asked_for():
 
     operator = OPERATORS["layer_norm"]
     with resolve(once, operator, "torch") as candidate:
+        assert all(verdict.passed for verdict in conformance_test(operator, candidate, examples=5))
+
+
+IMPORTS_A_COMPILER = """
+import torch
+
+def sgd(theta, gradients, alpha):
+    p = torch.nn.Parameter(theta.detach().clone())
+    p.grad = gradients.detach().mean(0)
+    torch.optim.SGD([p], lr=alpha).step()
+    return p.detach()
+"""
+
+
+def test_what_pytorch_replaces_itself_when_its_compiler_is_imported_is_not_the_candidates(tmp_path):
+    operator = OPERATORS["gradient_descent"]
+    with resolve(f"{written(tmp_path, IMPORTS_A_COMPILER)}:sgd", operator, "torch") as candidate:
         assert all(verdict.passed for verdict in conformance_test(operator, candidate, examples=5))
 
 

@@ -13,7 +13,9 @@ from errno import EFBIG
 from functools import partial
 from gc import disable, enable, isenabled
 from itertools import chain
+from math import nan
 from operator import is_
+from os import urandom
 from typing import Any
 
 from benchmarks.verify import wire
@@ -207,6 +209,7 @@ class Candidate(BaseCandidate):
         self._seeds: dict[str, Any] = {}
         self._given: list[Any] = []
         self._returned: Any = None
+        self._factor = 1.0
         self._earlier = EarlierResults(self._content)
         self._earlier_given = EarlierResults(partial(arguments_content, self._arrays))
         self._called = set[Callable[..., Any]]()
@@ -215,7 +218,9 @@ class Candidate(BaseCandidate):
 
     def _call(self, case: list[Any], layout: str, keyword: str, reuse: bool) -> Any:
         self._assert_no_setting_is(self._changed_outside())
-        # NaN shows a candidate that keeps its last result or arguments for the next call
+        # a candidate that keeps its last result or arguments for the next call finds NaN there, or
+        # other numbers, which show what leaves NaN as it is
+        self._factor = nan if self._factor == self._factor else 1 + urandom(1)[0] / 256
         self._poison([self._returned, *self._given])
         last = self._returned
         if last is not None and not share_memory(self._arrays, last, self._given):
@@ -436,7 +441,7 @@ class Candidate(BaseCandidate):
                 given[i] = from_numpy(self._arrays, value)
 
     def _poison(self, values: Sequence[Any]) -> None:
-        """Overwrite all writable float arrays with NaN."""
+        """Overwrite all writable float arrays, see ``frameworks.NumPy.poison``."""
         for value in values:
             if isinstance(value, Mapping):
                 self._poison(list(value.values()))
@@ -444,7 +449,7 @@ class Candidate(BaseCandidate):
                 self._poison(list(value))
             elif hasattr(value, "dtype"):
                 with suppress(Exception), np.errstate(all="ignore"):
-                    self._arrays.poison(value)
+                    self._arrays.poison(value, self._factor)
 
 
 def _ignore(error: str, flag: int) -> None:
@@ -487,4 +492,6 @@ def load(
     """
     settings_originals()
     function, folder = loaded(where, folder)
+    if type(function) is InContext:  # called as by everybody
+        function = function.__call__
     return Candidate(function, framework, device, folder, copies=copies)

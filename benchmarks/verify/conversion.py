@@ -7,7 +7,6 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
-from itertools import takewhile
 from types import GetSetDescriptorType
 from typing import Any
 
@@ -85,7 +84,7 @@ def is_tuple(value: Any) -> bool:
     kind = type(value)
     if not issubclass(kind, tuple):
         return False
-    names = [VARS_OF(one) for one in takewhile(lambda one: one is not tuple, MRO_OF(kind))]
+    names = [VARS_OF(one) for one in MRO_OF(kind) if one is not tuple and one is not object]
     if not all(has_none(of, ACCESS) for of in names):
         return False
     own = [of["__dict__"] for of in names if "__dict__" in of]

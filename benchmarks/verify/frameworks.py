@@ -131,9 +131,12 @@ class NumPy:
         """Write ``array`` into a converted array."""
         given[...] = array
 
-    def poison(self, given: Any) -> None:
-        """Write NaN into a converted array; into one of integers what NaN becomes there."""
-        given[...] = NAN
+    def poison(self, given: Any, factor: float) -> None:
+        """Write other numbers into a converted array, or NaN if ``factor`` is: into integers, which
+        have no NaN, what it becomes there.
+        """
+        is_float = given.dtype.kind == "f"
+        given[...] = 1 - factor * given if factor == factor and is_float else NAN
 
     def gradient(
         self,
@@ -293,13 +296,14 @@ class Torch(NumPy):
         else:  # by no operator, which a candidate may have replaced
             memory[...] = array.view(memory.dtype) if array.dtype.kind == "V" else array
 
-    def poison(self, given: Any) -> None:
+    def poison(self, given: Any, factor: float) -> None:
         methods, memory = self.torch.methods, self.torch.in_memory(given)
         if memory is None:
             methods.fill_(methods.data.__get__(given), float("nan"))
+        elif methods.dtype.__get__(given) == self.torch.bfloat16:
+            memory[...] = NAN_BFLOAT16
         else:
-            is_bfloat16 = methods.dtype.__get__(given) == self.torch.bfloat16
-            memory[...] = NAN_BFLOAT16 if is_bfloat16 else NAN
+            super().poison(memory, factor)
 
     def gradient(
         self,

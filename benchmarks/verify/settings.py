@@ -39,7 +39,8 @@ SETTINGS = (
     "logging, standard output, what Ctrl-C does, the locale, the recursion limit (but for 2000, "
     "which PyTorch's compiler sets), garbage collection, functions that trace or profile calls, "
     "environment variables that are set, the working directory, and which functions Python, numpy, "
-    "torch, torch.Tensor, torch.autograd and torch.nn.functional have"
+    "torch (but for manual_seed, which its compiler replaces), torch.Tensor, torch.autograd and "
+    "torch.nn.functional have"
 )
 """A description for users."""
 
@@ -132,7 +133,9 @@ def _output() -> tuple[Any, ...]:
 
 
 def _replaced(of: Any) -> Callable[[], list[str]]:
-    """A function that lists the public functions of a module or type that others have replaced."""
+    """A function that lists the public functions of a module or type that others have replaced,
+    but for ``torch.manual_seed``, which PyTorch's compiler replaces when it is imported.
+    """
     inherited = {*dir(of)} - vars(of).keys() if isinstance(of, type) else set[str]()
     known = dict(vars(of))
 
@@ -143,8 +146,9 @@ def _replaced(of: Any) -> Callable[[], list[str]]:
             return []
         names = [name for name, value in known.items() if now.get(name) is not value]
         found = [x for x in names if callable(known[x]) and (x[0] != "_" or x[:2] == "__")]
+        found = [x for x in found if x != "manual_seed"]
         if not (found := [*found, *(inherited & now.keys())]):
-            known = {**known, **{name: now[name] for name in now}}  # modules imported since
+            known = dict(now)  # modules imported since
         return sorted(found)
 
     return read

@@ -349,6 +349,7 @@ CHEATS = [
     *mutants_of(OF_LAYER_NORM),
     *mutants_of(SETTINGS),
     *mutants_of(patches.OF_LAYER_NORM),
+    *mutants_of(patches.OF_FEED_FORWARD, "feed_forward"),
     *mutants_of(patches.OF_LSTM_CELL, "lstm_cell"),
     *mutants_of(patches.OF_CLIP_GRADIENTS, "clip_gradients"),
     *mutants_of(gradient_patches.OF_LAYER_NORM),
