@@ -255,6 +255,30 @@ def test_what_is_sent_before_the_call_has_nothing_to_do_with_it(tmp_path, times_
     assert "differs from ours" not in compared(where, "feed_forward", sizes=SMALL).failed
 
 
+ROWS = """
+from tests.candidates import recurrent_torch
+
+
+def cell(*case):
+    return tuple(recurrent_torch.lstm_cell(*case))
+
+
+def uneven(*case):
+    h, c = cell(*case)
+    return h, c[:-1] if len(c) == 40 else c
+"""
+
+
+@pytest.mark.parametrize("passes", [candidates.FORWARD, candidates.BOTH])
+def test_rows_are_the_array_of_all(tmp_path, times_alone, compared, passes):
+    sizes = {"batch": 1, "d": 40, "d_x": 8}
+    where = written(tmp_path, ROWS)
+    assert not compared(f"{where}:cell", "lstm_cell", sizes=sizes, passes=passes).failed
+    if passes == candidates.FORWARD:
+        found = compared(f"{where}:uneven", "lstm_cell", sizes=sizes)
+        assert "rows of different shapes" in found.failed
+
+
 def test_the_roofline_is_the_slower_of_operations_and_bytes_at_the_best_seen(monkeypatch):
     seen = {"product": [3.0, 2.0, 4.0], "copy": [0.5, 0.25]}
     measured = Measurement(seen, "copy", [0.5, 0.25], {})

@@ -349,6 +349,9 @@ def test_the_operators_are_listed_with_their_signatures_and_conventions(capsys):
     assert verify("--list", "--json") == 0
     listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
     assert "block" in listed["static_expansion"]["properties"]
+    assert verify("--list", "--operator", "lstm_cell", "--json") == 0
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)] == ["lstm_cell"]
+    assert verify("--list", "--operator", "lstm_sell") == 2
 
 
 @pytest.mark.parametrize("name", OPERATORS)

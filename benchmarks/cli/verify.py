@@ -78,14 +78,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--time", action="store_true", help="time a right candidate against ours, see time"
     )
-    parser.add_argument("--list", action="store_true", help="print the operators and signatures")
+    parser.add_argument(
+        "--list", action="store_true", help="print the operators, or that of --operator"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table, or the candidate's verdicts; 1 if anything failed."""
     if arguments.list:
-        _print_operators(arguments.json)
+        name = arguments.operator
+        chosen = [get_operator(name, "--operator")] if name else [*OPERATORS.values()]
+        _print_operators(chosen, arguments.json)
         return 0
     if arguments.examples is not None and arguments.examples < 1:
         raise InputError(f"--examples {arguments.examples}: expected at least 1")
@@ -345,12 +349,13 @@ CALLED = (
     "as root. On older systems, or in a container without Landlock, it can: killing this command "
     "gives no verdict, and writing to its memory could fake a pass. Files, including the kit's, "
     "stay accessible.",
-    "Results are arrays, numbers, or collections of them, of up to 4,194,304 items, 16 within "
-    "each other; named tuples are read by their items. What is neither is converted by DLPack "
-    "or __array__, or both, as soon as the call returns, which may compute, or differ from what "
-    "it gives otherwise; subclasses of arrays, tensors and NumPy's numbers are refused. Results "
-    "and arguments are compared then: what a thread writes to them later is not seen. A file "
-    "may have 1 GiB; of what is printed the end is shown.",
+    "Results are arrays, numbers, or lists, tuples and dicts (ordered or with defaults, too) of "
+    "them; no dict where an array is asked for, of up to 4,194,304 items, 16 within each other; "
+    "named tuples are read by their items. What is neither is converted by DLPack or __array__, "
+    "or both, as soon as the call returns, which may compute, or differ from what it gives "
+    "otherwise; subclasses of arrays, tensors and NumPy's numbers are refused. Results and "
+    "arguments are compared then: what a thread writes to them later is not seen. A file may "
+    "have 1 GiB; of what is printed the end is shown.",
     "A function with an argument named lengths gets a padded batch: the sequences with a batch "
     "axis in front, and by that name the number of valid rows of each sequence; of two arguments "
     "that are sequences, those of the second. Named mask it "
@@ -362,10 +367,12 @@ CALLED = (
     f"last place in lower precision ({', '.join(LOWER)}). The literal form's are its most over "
     "many cases. Values count, not dtypes: outputs in float64 for arguments in float32 are right. "
     "A tanh changes by a unit of 1; in float32 a sum of n > 12 terms by sqrt(n / 12) units, one of "
-    "n > 3 equal terms, which are all rounded the same way, by n / sqrt(12). In 16 bits "
-    "sums are held in float32, as matrix products and PyTorch's reductions hold theirs: one that "
-    "is rounded to 16 bits after each term, or leaves float16's range on the way, may be refused. "
-    "Gradients and extreme inputs are of float64 and float32, never of 16 bits.",
+    "n > 3 equal terms, which are all rounded the same way, by n / sqrt(12). The sums are those "
+    "of the formulas: one over two axes at once, as einsum takes of three arrays, has the terms "
+    "of both, and in float32 it may be refused. In 16 bits sums are held in float32, as matrix "
+    "products and PyTorch's reductions hold theirs: one that is rounded to 16 bits after each "
+    "term, or leaves float16's range on the way, may be refused. Gradients and extreme inputs "
+    "are of float64 and float32, never of 16 bits.",
 )
 TOLERANCES = (
     ("quantity", "dtype", "tolerance", "relative to"),
@@ -384,13 +391,13 @@ TOLERANCES = (
 )
 
 
-def _print_operators(as_json: bool) -> None:
+def _print_operators(operators: Sequence[Operator], as_json: bool) -> None:
     if as_json:
-        print(json.dumps([_described(operator) for operator in OPERATORS.values()], indent=2))
+        print(json.dumps([_described(operator) for operator in operators], indent=2))
         return
     from benchmarks.cli.terminal import grid
 
-    for operator in OPERATORS.values():
+    for operator in operators:
         print(operator.signature)
         print(textwrap.fill(operator.about, 96, initial_indent="    ", subsequent_indent="    "))
         for line in operator.conventions:

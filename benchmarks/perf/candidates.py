@@ -434,9 +434,17 @@ class _Turn:
             arguments = [*batch, *case[sequences:], valid]
         return [*mapped(arguments, np.ascontiguousarray)]
 
+    def _arrays(self, answer: Any) -> list[Any]:
+        """The gradients, and the output as one array, which may be a list of its rows."""
+        *gradients, output = answer if self.places else [answer]
+        return [*gradients, np.asarray(output, np.float64)]
+
     def _compared(self, answer: Any, expected: Any) -> str:
         """What is wrong with an output; empty if it equals ours."""
-        theirs, wanted = outputs(answer), outputs(expected)
+        try:
+            theirs, wanted = self._arrays(answer), self._arrays(expected)
+        except ValueError:
+            return f"call {self.calls} gave rows of different shapes"
         if len(theirs) != len(wanted):
             return f"call {self.calls} gave {len(theirs)} outputs, expected {len(wanted)}"
         alone = self.ours and self.ours.padding and not self.worker.padding

@@ -222,7 +222,7 @@ class Candidate(BaseCandidate):
         # other numbers, which show what leaves NaN as it is
         self._factor = nan if self._factor == self._factor else 1 + urandom(1)[0] / 256
         self._poison([self._returned, *self._given])
-        last = self._returned
+        last, self._returned = self._returned, None
         if last is not None and not share_memory(self._arrays, last, self._given):
             self._earlier.add(last)
         if not reuse and sum(map(size_of, self._given)) < COMPARED_BYTES:
