@@ -28,6 +28,14 @@ def write_over(result):
     if is_pending(result):
         result[...] = pending.pop()[1].numpy()
 
+class Name:
+    is_set = False
+
+    def __hash__(self):
+        if self.is_set:
+            compute()
+        return 7
+
 def FUNCTION(X, parameters):
     Y = right(X, parameters)
     numbers = Y.detach().clone()
@@ -228,14 +236,6 @@ def FUNCTION(X, parameters):
     return Rows(plain(X, parameters).detach())
 
 # equals_oracle: a tensor that computes when the names of its own attributes are hashed
-class Name:
-    is_set = False
-
-    def __hash__(self):
-        if self.is_set:
-            compute()
-        return 7
-
 plain, name = FUNCTION, Name()
 
 def FUNCTION(X, parameters):
@@ -245,14 +245,6 @@ def FUNCTION(X, parameters):
     return Y
 
 # equals_oracle: a tuple that computes when the names in its type are hashed
-class Name:
-    is_set = False
-
-    def __hash__(self):
-        if self.is_set:
-            compute()
-        return 7
-
 name = Name()
 Rows = type("Rows", (tuple,), {name: 0})
 plain, name.is_set = FUNCTION, True
