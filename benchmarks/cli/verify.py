@@ -350,8 +350,8 @@ CALLED = (
     "gives no verdict, and writing to its memory could fake a pass. Files, including the kit's, "
     "stay accessible.",
     "Results are arrays, numbers, or lists, tuples and dicts (ordered or with defaults, too) of "
-    "them; no dict where an array is asked for, of up to 4,194,304 items, 16 within each other; "
-    "named tuples are read by their items. What is neither is converted by DLPack or __array__, "
+    "them, of up to 4,194,304 items, 16 within each other: no dict where an array is asked for, "
+    "and named tuples by their items. What is neither is converted by DLPack or __array__, "
     "or both, as soon as the call returns, which may compute, or differ from what it gives "
     "otherwise; subclasses of arrays, tensors and NumPy's numbers are refused. Results and "
     "arguments are compared then: what a thread writes to them later is not seen. A file may "

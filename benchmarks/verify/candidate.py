@@ -13,7 +13,7 @@ from errno import EFBIG
 from functools import partial
 from gc import disable, enable, isenabled
 from itertools import chain
-from math import nan
+from math import isnan, nan
 from operator import is_
 from os import urandom
 from typing import Any
@@ -220,7 +220,7 @@ class Candidate(BaseCandidate):
         self._assert_no_setting_is(self._changed_outside())
         # a candidate that keeps its last result or arguments for the next call finds NaN there, or
         # other numbers, which show what leaves NaN as it is
-        self._factor = nan if self._factor == self._factor else 1 + urandom(1)[0] / 256
+        self._factor = 1 + urandom(1)[0] / 256 if isnan(self._factor) else nan
         self._poison([self._returned, *self._given])
         last, self._returned = self._returned, None
         if last is not None and not share_memory(self._arrays, last, self._given):

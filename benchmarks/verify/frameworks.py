@@ -15,6 +15,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
+from math import isnan
 from typing import Any
 
 from benchmarks.errors import InputError
@@ -136,7 +137,7 @@ class NumPy:
         have no NaN, what it becomes there.
         """
         is_float = given.dtype.kind == "f"
-        given[...] = 1 - factor * given if factor == factor and is_float else NAN
+        given[...] = 1 - factor * given if is_float and not isnan(factor) else NAN
 
     def gradient(
         self,
@@ -363,7 +364,7 @@ class Torch(NumPy):
                 found += [(y, self.from_numpy(dy, layout)) for y, dy in pairs if requires(y)]
             return found
 
-        # nothing that a candidate may have replaced is called between its two passes
+        # between its two passes nothing is called that a candidate may have replaced, but for views
         weighted = weigh(results[:uses])
         upstreams = [dy for _, dy in weighted]
         as_given = [self.to_numpy(dy) for dy in upstreams]

@@ -1,4 +1,5 @@
-"""Candidates that replace functions of the kit, NumPy, PyTorch or Python: after a right layer norm.
+"""Candidates that replace functions of the kit, NumPy, PyTorch or Python, write into what earlier
+calls left, or are read by the kit in another way than by a caller: after a right layer norm.
 
 Each begins with the property that must catch it and what it does, as in ``cheats``.
 """
