@@ -12,6 +12,7 @@ import torch
 from hypothesis import HealthCheck, Phase, settings
 
 from benchmarks.verify import shrink
+from benchmarks.verify.derivatives import choose_directions
 
 _shared = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("default", max_examples=25, derandomize=True, **_shared)
@@ -31,8 +32,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:
-    """What PyTorch draws does not depend on the tests before."""
+    """What is drawn does not depend on the tests before."""
     torch.manual_seed(0)
+    choose_directions(0)
 
 
 @pytest.fixture(autouse=True)

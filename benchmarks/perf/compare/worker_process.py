@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
@@ -68,9 +69,12 @@ class WorkerProcess:
             WorkerError: the worker raised, did not respond in time, or ended.
         """
         try:
-            if not self.pipe.poll(PATIENCE):
-                self.close()
-                raise WorkerError(f"no response within {PATIENCE:g} s")
+            end = time.monotonic() + PATIENCE
+            # by the second: a signal that arrives just before the wait is handled after it
+            while not self.pipe.poll(min(1.0, PATIENCE)):
+                if time.monotonic() >= end:
+                    self.close()
+                    raise WorkerError(f"no response within {PATIENCE:g} s")
             good, value = self.pipe.recv()
         except (EOFError, OSError):
             raise WorkerError(f"cannot run: its process ended ({self._ending()})") from None
