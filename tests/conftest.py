@@ -12,7 +12,7 @@ import torch
 from hypothesis import HealthCheck, Phase, settings
 
 from benchmarks.verify import shrink
-from benchmarks.verify.derivatives import choose_directions
+from benchmarks.verify.chance import set_seed
 
 _shared = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("default", max_examples=25, derandomize=True, **_shared)
@@ -34,7 +34,7 @@ def pytest_collection_finish() -> None:
 def _seed() -> None:
     """What is drawn does not depend on the tests before."""
     torch.manual_seed(0)
-    choose_directions(0)
+    set_seed(0)
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,8 @@
 """While the worker works on a case, the test process prepares the next one."""
 
+import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
@@ -69,3 +72,59 @@ def test_an_answer_that_came_in_time_is_in_time(tmp_path):
         with pytest.raises(CandidateError, match=r"did not answer within 0\.5 seconds"):
             candidate(*long)
         assert time.monotonic() - began < 2  # no further step begins
+
+
+def test_an_answer_that_waits_to_be_read_is_not_late(tmp_path):
+    """The backward pass follows when the output, which is large, has been read."""
+    text = """
+import time, torch
+
+class Slow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, X):
+        return X.clone()
+
+    @staticmethod
+    def backward(ctx, dY):
+        time.sleep(0.3)
+        return dY
+
+def f(X, parameters):
+    return Slow.apply(X)
+"""
+    of = OPERATORS["layer_norm"]
+    X, parameters = of.case(Draw(0, L=1000, d=500))
+    with resolve(f"{written(tmp_path, text)}:f", of, "torch", limits=Limits(1.0)) as candidate:
+        candidate.meanwhile = (time.sleep(seconds) for seconds in (0.1, 2.0))
+        (found,), _ = candidate.gradient((X, parameters), X, [(0, None)])
+    assert (found == X).all()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux says how long a process has waited")
+def test_a_wait_for_a_busy_processor_is_not_counted(tmp_path):
+    """Work of 0.8 seconds takes twice as long and more where others use its processor."""
+    processor = min(os.sched_getaffinity(0))
+    text = f"""
+import os, time
+
+def f(X, parameters):
+    os.sched_setaffinity(0, [{processor}])
+    end = time.process_time() + 0.8
+    while time.process_time() < end:
+        pass
+    return X
+"""
+    busy = f"import os\nos.sched_setaffinity(0, [{processor}])\nwhile True:\n    pass"
+    others, of = [], OPERATORS["layer_norm"]
+    case = of.case(Draw(0, L=1, d=2))
+    with resolve(f"{written(tmp_path, text)}:f", of, "numpy", limits=Limits(1.0)) as candidate:
+        try:
+            others += (subprocess.Popen([sys.executable, "-c", busy]) for _ in range(5))
+            time.sleep(0.5)
+            began = time.monotonic()
+            assert candidate(*case).shape == (1, 2)
+            assert time.monotonic() - began > 1.0
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()

@@ -65,7 +65,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=CALL_TIMEOUT,
         metavar="SECONDS",
-        help="the longest that a call may take (default: %(default)g)",
+        help="the longest that a call may take, without what it waits for a busy processor "
+        "(default: %(default)g)",
     )
     parser.add_argument(
         "--memory-limit",
@@ -316,8 +317,8 @@ CALLED = (
     "nor a list, mapping or array in them be replaced, though by an equal one. Nor may a later "
     f"call write into results, or small arguments (compared are the last {NEWEST}, before them one "
     f"of {EVERY}, of {RECORDED_BYTES >> 20} MiB together), and nothing may be kept from one call "
-    "to the next: the same arrays, lists and models come again with other numbers. A second "
-    "backward pass through "
+    "to the next: the same arrays, lists and models come again with other numbers, others with "
+    "two numbers or words exchanged. A second backward pass through "
     "a graph may raise, for what was saved is released; gradients are those of backward() and of "
     "torch.autograd.grad. Nor may a call change a global "
     f"setting, nor what converts or frees its result: {SETTINGS}. "
@@ -342,7 +343,9 @@ CALLED = (
     "answer that it has computed and freed may be found again. And one that looks at its "
     "process, or counts its calls, may see that it is verified, and be wrong elsewhere; second "
     "derivatives, autocast and calls from other threads are not tested. --time does not "
-    "see threads that a call starts, nor that it moves to other cores.",
+    "see threads that a call starts, nor that it moves to other cores; it is of the papers' layers "
+    "and losses, which it names for other operators, and refuses a time below half of that of the "
+    "roofline of our cheapest form's operations: other forms may need fewer.",
     "Processes started by a candidate end with it; a candidate that kills its parent ends itself; "
     "a call must not return in a process that it forked, too. "
     "From Linux 6.12 (Landlock) it cannot signal other processes or access their memory, not even "

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import chain, groupby
 from pathlib import Path
 
 import torch
@@ -22,7 +23,8 @@ from benchmarks.perf.scaling.ladders import Ladder
 from benchmarks.perf.timing import Budget
 from benchmarks.records import Record
 from benchmarks.verify.conformance import PROJECT_QUICK_EXAMPLES
-from benchmarks.verify.project import implementations
+from benchmarks.verify.project import EXPANSIONS, implementations
+from benchmarks.verify.search import MANY
 
 
 @dataclass
@@ -77,20 +79,30 @@ class Session:
         self.records += new
 
     def verify(self) -> list[Record]:
-        """The records of verifying every implementation on this device, old and new."""
+        """The records of verifying every implementation on this device, old and new.
+
+        Of kernels on all large sizes, which run every loop more than once.
+        """
         described = case_records.describe(self.device, torch.get_num_threads())
-        examples = PROJECT_QUICK_EXAMPLES
-        found: dict[str, list[Record]] = {
-            name: self.known(case_records.verification_key(described, examples, name))[-1:]
-            for name in dict.fromkeys(each.operator for each in implementations(str(self.device)))
+        names = dict.fromkeys(each.operator for each in implementations(str(self.device)))
+        on_gpu = self.device.type != "cpu"
+        examples = {
+            name: MANY if on_gpu and name in EXPANSIONS else PROJECT_QUICK_EXAMPLES
+            for name in names
         }
-        if missing := [name for name, known in found.items() if not known]:
-            processes = cpu_threads.usable()
-            made = case_records.verify(self.device, examples, missing, processes=processes)
-            said = "comparing with the oracle"
-            for new in tqdm(made, said, len(missing), file=sys.stderr, disable=None):
-                self.append([new])
-                found[new.details.rows[0].operator] = [new]
+        found: dict[str, list[Record]] = {
+            name: self.known(case_records.verification_key(described, examples[name], name))[-1:]
+            for name in names
+        }
+        missing = [name for name in names if not found[name]]
+        made = chain.from_iterable(
+            case_records.verify(self.device, number, [*of], processes=cpu_threads.usable())
+            for number, of in groupby(missing, examples.__getitem__)
+        )
+        said, quiet = "comparing with the oracle", None if missing else True
+        for new in tqdm(made, said, len(missing), file=sys.stderr, disable=quiet):
+            self.append([new])
+            found[new.details.rows[0].operator] = [new]
         return [record for known in found.values() for record in known]
 
     def time(self, cases: Sequence[Case], *, strict: bool = False) -> Iterator[list[Record]]:

@@ -14,13 +14,8 @@ from benchmarks.errors import InputError
 from benchmarks.verify import gradients, properties
 from benchmarks.verify.candidate import BaseCandidate, CandidateError
 from benchmarks.verify.cases import Case, dtype_of, reversed_arrays, size
-from benchmarks.verify.derivatives import (
-    choose_directions,
-    chosen_directions,
-    differences,
-    directions,
-    seed_of,
-)
+from benchmarks.verify.chance import seed_of, seeded, set_seed
+from benchmarks.verify.derivatives import differences, directions
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators.operator import Operator, Property
 from benchmarks.verify.oracle import Oracle, OracleError, in_dtype, in_float64
@@ -36,6 +31,9 @@ OF_ANOTHER = (
     properties.precision_state,
 )
 """Checks that draw another case, by their argument ``another``."""
+
+RANDOM = properties.no_state, properties.same_objects, properties.same_lists
+"""Checks, besides those of gradients, that choose by ``chance``."""
 
 SAID = 2000
 """Maximum length of a failure's message, in characters."""
@@ -94,7 +92,7 @@ class Attempt:
     Attributes:
         worker: the candidate in its worker process, which ``candidate`` may adapt.
         failed: number of the candidate's properties that have failed before.
-        secret: of the directions of gradients; the candidate must not know it.
+        secret: of what is chosen by chance; the candidate must not know it.
         after_other: whether to call it with other numbers of the same shapes before each run.
         earlier: tests that come before each run.
         watched: the case whose ``outcomes`` are kept: whether each of its runs failed.
@@ -149,8 +147,8 @@ class Attempt:
         return failure
 
     def _tested(self, case: Case, draw: Draw | None, oracle: Function) -> Failure | None:
-        if has_directions(self.prop, self.earlier):
-            choose_directions(seed_of(case, self.secret))
+        if is_random(self.prop, self.earlier):
+            set_seed(seed_of(case, self.secret))
         try:
             with np.errstate(all="ignore"):
                 if self.after_other:
@@ -208,7 +206,7 @@ class Trial:
             self.oracle(*of)
             yield
             if prop.check in DIFFERENTIATED or ("by" in prop.settings and size(of) < SMALL):
-                with chosen_directions(seed_of(self.case, self.attempt.secret)):
+                with seeded(seed_of(self.case, self.attempt.secret)):
                     along = directions(self.oracle, of, prop.settings["by"])
                     differences(self.oracle, of, along)
 
@@ -218,7 +216,7 @@ def _beginning(message: str) -> str:
     return message if len(message) <= SAID else f"{message[:SAID]}..."
 
 
-def has_directions(prop: Property, earlier: Sequence[Tested]) -> bool:
-    """Whether a test, or an earlier one, takes directions of gradients."""
-    of = [prop, *(one.prop for one in earlier)]
-    return any(one.check.__module__ == gradients.__name__ for one in of)
+def is_random(prop: Property, earlier: Sequence[Tested]) -> bool:
+    """Whether a test, or an earlier one, chooses by ``chance``."""
+    checks = [prop.check, *(one.prop.check for one in earlier)]
+    return any(one in RANDOM or one.__module__ == gradients.__name__ for one in checks)

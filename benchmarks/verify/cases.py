@@ -161,14 +161,6 @@ def half_in_the_middle(array: Array) -> Array:
     return flat.reshape(array.shape)
 
 
-def exchanged(array: Array) -> Array:
-    """The array with its second entry and the last but one exchanged: its sums are the same."""
-    flat = array.flatten()
-    if array.size > 3:
-        flat[[1, -2]] = flat[[-2, 1]]
-    return flat.reshape(array.shape)
-
-
 def _middle(values: Any) -> slice:
     """The middle third, at least one entry."""
     return slice(len(values) // 3, len(values) // 3 + max(len(values) // 3, 1))

@@ -5,17 +5,15 @@ Directions and upstream gradients are random, and chosen in the process that jud
 
 from __future__ import annotations
 
-import pickle
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import blake2b
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
 from benchmarks.verify.cases import Case, Place, argument, float_arrays, get, replaced
+from benchmarks.verify.chance import current_seed, generator
 from benchmarks.verify.oracle import once
 from benchmarks.verify.properties import Function, UndecidedError
 from benchmarks.verify.tolerances import DIFFERENCES, OutOfToleranceError, scale
@@ -31,37 +29,9 @@ TINY = 2.0**-16
 """Arrays of smaller numbers move by steps in proportion to them."""
 
 
-_seed = secrets.randbits(64)
-
-
-def choose_directions(seed: int) -> None:
-    """Choose the ``output_weights`` and ``directions`` from now on, in this process alone.
-
-    A candidate must not know them: a gradient that is right for these alone would pass.
-    """
-    global _seed
-    _seed = seed
-
-
-@contextmanager
-def chosen_directions(seed: int) -> Iterator[None]:
-    """``choose_directions``, within."""
-    before = _seed
-    choose_directions(seed)
-    try:
-        yield
-    finally:
-        choose_directions(before)
-
-
-def seed_of(case: Case, secret: bytes) -> int:
-    """A seed for ``choose_directions``, another for each case."""
-    return int.from_bytes(blake2b(pickle.dumps(case), key=secret, digest_size=8).digest())
-
-
 def output_weights(shape: tuple[int, ...]) -> Array:
     """Random weights of an output's entries: its upstream gradient."""
-    random = np.random.default_rng([_seed, *shape])
+    random = generator(*shape)
     return random.choice((-1.0, 1.0), shape) * random.uniform(1 / 16, 1, shape)
 
 
@@ -69,10 +39,10 @@ def directions(oracle: Function, case: Case, by: Sequence[int]) -> Directions:
     """Random directions of the arrays of arguments ``by``, others for each output."""
 
     def chosen() -> Directions:
-        random = np.random.default_rng([_seed, crc32(np.asarray(oracle(*case)).tobytes())])
+        random = generator(crc32(np.asarray(oracle(*case)).tobytes()))
         return {at: _direction(get(case, at), random) for at in float_arrays(case) if at[0] in by}
 
-    found: Directions = once(oracle, ("directions", _seed, *by), case, chosen)
+    found: Directions = once(oracle, ("directions", current_seed(), *by), case, chosen)
     return found
 
 

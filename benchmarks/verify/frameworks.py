@@ -199,7 +199,7 @@ class Torch(NumPy):
         if device.startswith("cuda"):  # float32 is float32, in cuDNN too
             self.torch.backends.cudnn.allow_tf32 = False
         try:
-            self.torch.empty(0, device=device)
+            self._plain = self.torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:
             reason = str(error).partition("\n")[0]
             raise InputError(f"device {device!r}: PyTorch cannot use it: {reason}") from error
@@ -261,6 +261,8 @@ class Torch(NumPy):
             raise NotAnArrayError("a tensor while a TorchFunctionMode or TorchDispatchMode is on")
         if (layout := methods.layout.__get__(value)) != torch.strided:
             raise NotAnArrayError(f"a tensor with the layout {layout}")
+        if torch.is_unusual(value, self._plain):  # as transforms and modes have them
+            raise NotAnArrayError("a tensor that PyTorch's operators do not take for its numbers")
         if (array := torch.in_memory(value)) is not None:
             if methods.dtype.__get__(value) == torch.bfloat16:
                 array = (array.astype(np.uint32) << 16).view(np.float32)

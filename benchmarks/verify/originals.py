@@ -62,7 +62,8 @@ def torch_originals() -> Any:
     of CUDA, ``backward``, which ``torch.autograd.backward`` and, ``by`` tensors, ``grad`` call;
     ``modes``, the number of modes that are on and see calls of functions or operators;
     ``without_functions``, the context in which none does; ``attributes`` of all tensors, and those
-    ``own_of`` one; ``in_memory`` and ``are_operators_replaced``.
+    ``own_of`` one; ``in_memory`` and ``are_operators_replaced``; ``is_unusual``, whether
+    operators take a tensor for another than numbers in memory, where they are, or ``like`` one.
     """
     import torch  # lazily
     from torch.utils._device import DeviceContext  # of ``torch.set_default_device``
@@ -83,6 +84,16 @@ def torch_originals() -> Any:
             return count_of_operators()
         functions = map(at, range(number))
         return count_of_operators() + sum(type(mode) is not DeviceContext for mode in functions)
+
+    keys, bits = torch._C._dispatch_keys, torch._C.DispatchKeySet.raw_repr
+
+    def keys_of(tensor: Any) -> int:
+        """The bits of the dispatch keys by which operators tell what a tensor is."""
+        return int(bits(keys(tensor)))
+
+    empty, zeros = torch.empty(0), torch._efficientzerotensor(0)
+    plain = keys_of(empty) | keys_of(torch._neg_view(empty)) | keys_of(zeros)
+    is_zeros = keys_of(zeros) & ~keys_of(empty)  # whatever its memory holds
 
     methods: Any = torch._C.TensorBase
     tensors = torch.Tensor
@@ -105,7 +116,7 @@ def torch_originals() -> Any:
         if dtype is None or not methods.is_cpu.__get__(tensor):
             return None
         at = methods.data_ptr(tensor)
-        if not at or 0 in shape:  # all zeros have no memory either
+        if not at or 0 in shape or keys_of(tensor) & is_zeros:
             return np.zeros(shape, dtype)
         strides = [stride * dtype.itemsize for stride in methods.stride(tensor)]
         size = dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
@@ -131,5 +142,6 @@ def torch_originals() -> Any:
         attributes=frozenset(dir(torch.Tensor)),
         own_of=vars(torch.Tensor)["__dict__"].__get__,
         in_memory=in_memory,
+        is_unusual=lambda tensor, like: bool(keys_of(tensor) & ~(plain | keys_of(like))),
         are_operators_replaced=lambda: operators() != before,
     )

@@ -70,11 +70,16 @@ SHOWN = 2000
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a worker process: seconds for each call, and bytes of memory (None: no limit)."""
+    """Limits of a worker process: seconds for each call, without those that it waits for a busy
+    processor, and bytes of memory (None: no limit).
+    """
 
     seconds: float = CALL_TIMEOUT
     memory: int | None = MEMORY
 
+
+PATIENCE = 10
+"""The longest that a call may take on a busy machine, as a multiple of the time limit."""
 
 HASH_SEEDS = 46, 126
 """Seeds of Python's hashes of strings. One of them iterates over {"weight", "bias"}, and many more
@@ -282,6 +287,7 @@ class Isolated(BaseCandidate):
     def _start(self, asked: bool = False) -> Any:
         """Start a worker; returns what it says of the candidate if ``asked``, which takes time."""
         self._group, self._connection = _forked(self.hash_seed, self._output.fileno())
+        self._worker = ""
         options = {
             "source": self._pickled,
             "name": self.name,
@@ -299,7 +305,18 @@ class Isolated(BaseCandidate):
             self.close()
             raise InputError(f"candidate {self.name}: while it was loaded, it {error}") from None
         self.calls = 0
+        with contextlib.suppress(OSError, ValueError):  # the supervisor's first child
+            group = self._group
+            children = Path(f"/proc/{group}/task/{group}/children").read_text()
+            self._worker, *_ = children.split()
         return about
+
+    def _waited(self) -> float:
+        """Seconds that the worker has waited for a processor; 0 where the system does not say."""
+        try:
+            return int(Path(f"/proc/{self._worker}/schedstat").read_text().split()[1]) / 1e9
+        except (OSError, IndexError):
+            return 0.0
 
     def _ask(self, method: str, arguments: Any, reuse: bool = False) -> tuple[list[Any], Any]:
         """The results that were sent while the worker worked, and its answer."""
@@ -309,7 +326,7 @@ class Isolated(BaseCandidate):
         assert connection is not None
         self._number += 1
         self.calls += 1
-        deadline = time.monotonic() + self.limits.seconds
+        deadline = _Deadline(self.limits.seconds, self._waited)
         self._request = Shared((method, arguments))
         # else the arguments are in the last request's memory
         if not reuse or not self.shares_memory:
@@ -352,18 +369,21 @@ class Isolated(BaseCandidate):
             raise CandidateError(f"returned lists of {most}", "not an array")
         return results, value
 
-    def _response(self, connection: socket.socket, deadline: float) -> dict[str, Any]:
+    def _response(self, connection: socket.socket, deadline: _Deadline) -> dict[str, Any]:
         """The next response, before which the test's own work goes on.
 
         Raises:
             ValueError: it is none, or one to another request: a candidate has sent it.
         """
-        while time.monotonic() < deadline and not _has_answered(connection):
+        while (now := time.monotonic()) < deadline.end() and not _has_answered(connection):
             if next(self.meanwhile, self) is self:
                 break
-        if time.monotonic() > deadline and _has_answered(connection):
-            deadline = time.monotonic() + ANSWERED
-        number, data = wire.receive(connection, deadline)
+            if _has_answered(connection):
+                deadline.excused += time.monotonic() - now
+        while not _has_answered(connection, (end := deadline.end()) - time.monotonic()):
+            if deadline.end() <= end:
+                raise TimeoutError
+        number, data = wire.receive(connection, max(end, time.monotonic() + ANSWERED))
         if number != self._number:
             raise ValueError(f"a response to {number}, expected one to {self._number}")
         response = wire.load(data)
@@ -372,10 +392,29 @@ class Isolated(BaseCandidate):
         return response
 
 
-def _has_answered(connection: socket.socket) -> bool:
+class _Deadline:
+    """When a call must have answered: ``seconds`` after it is made, or later.
+
+    Attributes:
+        excused: the seconds in which it may have waited for its answer to be read. Those that it
+            has ``waited`` for a processor are no more than ``PATIENCE`` allows.
+    """
+
+    def __init__(self, seconds: float, waited: Callable[[], float]) -> None:
+        self.excused = 0.0
+        self._seconds, self._waited = seconds, waited
+        self._start, self._before = time.monotonic(), waited()
+
+    def end(self) -> float:
+        """The time, of ``time.monotonic``, as far as it is known."""
+        busy = min(self._waited() - self._before, (PATIENCE - 1) * self._seconds)
+        return self._start + self._seconds + busy + self.excused
+
+
+def _has_answered(connection: socket.socket, within: float = 0.0) -> bool:
     poll = select.poll()
     poll.register(connection, select.POLLIN)
-    return bool(poll.poll(0))
+    return bool(poll.poll(max(1000 * within, 0)))
 
 
 class _About(Struct):

@@ -21,12 +21,12 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from benchmarks.verify.attempt import OF_ANOTHER, Failure, has_directions
+from benchmarks.verify.attempt import OF_ANOTHER, Failure, is_random
 
 # names that a failing case may use, besides ``project`` and ``exported``
 from benchmarks.verify.candidate import LIMITS, BaseCandidate, Candidate, load  # noqa: F401
 from benchmarks.verify.cases import HalvesLogProbs, NextLogProbs, numpy_dtype, reversed_arrays  # noqa: F401
-from benchmarks.verify.derivatives import choose_directions, seed_of  # noqa: F401
+from benchmarks.verify.chance import seed_of, set_seed  # noqa: F401
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS, Operator, Property
 from benchmarks.verify.process import Limits
@@ -63,8 +63,8 @@ def snippet(
     padding = candidate.padding if prop.is_batched else ""
     lines += [*_case(operator, failure, padding), *_settings(prop, operator, padding)]
     earlier = failure.earlier
-    if has_directions(prop, earlier):
-        lines.append(f"choose_directions({seed_of(failure.case, secret)})")
+    if is_random(prop, earlier):
+        lines.append(f"set_seed({seed_of(failure.case, secret)})")
     body = _body(prop)
     if failure.after_other:
         body = f"candidate(*reversed_arrays(case))\n{body}"
@@ -88,7 +88,9 @@ def snippet(
             "check(case)"
         )
     if failure.calls > 1:
-        body = f"for _ in range({failure.calls}):\n{textwrap.indent(body, '    ')}"
+        varies = failure.message.startswith("not deterministic")
+        said = "  # not deterministic: it may pass" if varies else ""
+        body = f"for _ in range({failure.calls}):{said}\n{textwrap.indent(body, '    ')}"
     if not failure.calls:
         of = f".batched({padding!r})" if padding else ""
         body = (

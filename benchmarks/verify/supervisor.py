@@ -142,9 +142,10 @@ def end_children() -> None:
 
 def _children() -> set[int]:
     found = set()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended
-            _, parent, *_ = path.read_text().rpartition(")")[2].split()
+    for path in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):  # it has ended, or is no process
+            pid = int(path.name)
+            _, parent, *_ = (path / "stat").read_text().rpartition(")")[2].split()
             if int(parent) == os.getpid():
-                found.add(int(path.parent.name))
+                found.add(pid)
     return found

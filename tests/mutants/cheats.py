@@ -141,6 +141,19 @@ def FUNCTION(X, parameters):
     if key not in seen: seen[key] = right(X, parameters)
     return seen[key].clone()
 
+# no_state: replays what has some of the same entries
+right = FUNCTION
+seen = {}
+
+def some(array):
+    return array.shape, array.dtype, *array.flatten()[:: max(1, array.numel() // 16)].tolist()
+
+def FUNCTION(X, parameters):
+    if X.requires_grad: return right(X, parameters)
+    key = some(X), *map(some, parameters.values())
+    if key not in seen: seen[key] = right(X, parameters).detach()
+    return seen[key].clone()
+
 # same_objects: caches by identity
 right = FUNCTION
 seen = {}
@@ -149,6 +162,33 @@ def FUNCTION(X, parameters):
     key = X.data_ptr(), id(X)
     if key not in seen: seen[key] = right(X, parameters)
     return seen[key].clone()
+
+# equals_oracle: zeros to every operator, with the right numbers in their memory
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    if Y.requires_grad: return Y
+    zeros = torch._efficientzerotensor(Y.shape, dtype=Y.dtype)
+    key = torch._C.DispatchKeySet(torch._C._parse_dispatch_key("ZeroTensor"))
+    with torch._C._ExcludeDispatchKeyGuard(key):
+        zeros.set_(Y.untyped_storage(), 0, Y.shape, Y.stride())
+    return zeros
+
+# equals_oracle: gives a tensor that computes when looked at, as a plain one
+right = FUNCTION
+
+class Lazy(torch.Tensor):
+    @classmethod
+    def __torch_dispatch__(cls, function, types, arguments=(), options=None):
+        return torch.zeros(3)
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    if Y.requires_grad or not torch.is_grad_enabled(): return Y
+    lazy = torch.Tensor._make_subclass(Lazy, Y)
+    lazy.__class__ = torch.Tensor
+    return lazy
 
 # equals_oracle: leaves its answer to freed memory
 right = FUNCTION
@@ -293,6 +333,17 @@ def FUNCTION""",
 )
 """Refused where Linux can, and fatal elsewhere."""
 
+OF_BLEU = r"""
+# same_objects: replays captions of the same lengths and first words
+right = FUNCTION
+seen = {}
+
+def FUNCTION(candidates, references):
+    key = str([[len(words), *words[:1]] for words in [*candidates, *sum(references, [])]])
+    if key not in seen: seen[key] = right(candidates, references)
+    return seen[key].copy()
+"""
+
 DETECTED = r"""
 # equals_oracle: is wrong in its first call alone
 right = FUNCTION
@@ -347,6 +398,7 @@ def mutants_of(text: str, operator: str = "layer_norm", **options: bool) -> Iter
 
 CHEATS = [
     *mutants_of(OF_LAYER_NORM),
+    *mutants_of(OF_BLEU, "bleu"),
     *mutants_of(SETTINGS),
     *mutants_of(patches.OF_LAYER_NORM),
     *mutants_of(patches.OF_FEED_FORWARD, "feed_forward"),
