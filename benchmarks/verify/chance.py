@@ -63,20 +63,24 @@ def exchanged(case: Case, number: int = 0) -> Case:
         (i, j)
         for i, value in enumerate(case)
         for j, one in enumerate(objects(value))
-        if (entries := _entries(one)) is not None and len(entries) > 1
+        if len(_movable(one)) > 1
     ]
     if not long:
         return case
     i, j = long[random.integers(len(long))]
     changed = deepcopy(case[i])
-    entries = _entries(objects(changed)[j])
-    one, other = random.choice(len(entries), 2, replace=False)
+    value = objects(changed)[j]
+    entries = value if isinstance(value, list) else value.flat
+    one, other = random.choice(_movable(value), 2, replace=False)
     entries[one], entries[other] = entries[other], entries[one]
     return *case[:i], changed, *case[i + 1 :]
 
 
-def _entries(value: Any) -> Any:
-    """What can be exchanged: the entries of an array of floats, the items of an innermost list."""
+def _movable(value: Any) -> Any:
+    """Which entries can be exchanged: the finite ones of an array of floats, for padding may hold
+    others, and the items of an innermost list.
+    """
     if isinstance(value, list):
-        return None if any(isinstance(item, list) for item in value) else value
-    return value.flat if hasattr(value, "dtype") and float_arrays([value]) else None
+        return [] if any(isinstance(item, list) for item in value) else range(len(value))
+    is_array = hasattr(value, "dtype") and bool(float_arrays([value]))
+    return np.flatnonzero(np.isfinite(value)) if is_array else []
