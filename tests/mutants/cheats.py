@@ -141,12 +141,14 @@ def FUNCTION(X, parameters):
     if key not in seen: seen[key] = right(X, parameters)
     return seen[key].clone()
 
-# no_state: replays what has some of the same entries
+# no_state: replays what has some of the same entries, and their sum
 right = FUNCTION
 seen = {}
 
 def some(array):
-    return array.shape, array.dtype, *array.flatten()[:: max(1, array.numel() // 16)].tolist()
+    n, total = array.numel(), array.double().sum() / (1e-30 + array.double().abs().max())
+    at = sorted({0, min(1, n - 1), n // 3, n // 2, max(n - 2, 0), n - 1})
+    return array.shape, array.dtype, *array.flatten()[at].tolist(), round(64 * total.item())
 
 def FUNCTION(X, parameters):
     if X.requires_grad: return right(X, parameters)
@@ -334,12 +336,12 @@ def FUNCTION""",
 """Refused where Linux can, and fatal elsewhere."""
 
 OF_BLEU = r"""
-# same_objects: replays captions of the same lengths and first words
+# same_objects: replays captions of the same words
 right = FUNCTION
 seen = {}
 
 def FUNCTION(candidates, references):
-    key = str([[len(words), *words[:1]] for words in [*candidates, *sum(references, [])]])
+    key = str([sorted(words) for words in [*candidates, *sum(references, [])]])
     if key not in seen: seen[key] = right(candidates, references)
     return seen[key].copy()
 """
