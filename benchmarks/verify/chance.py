@@ -1,14 +1,14 @@
 """What the process that judges chooses at random: a candidate must not know it.
 
-A gradient that is right for known directions alone would pass, as would a result kept by entries
-that are known not to change.
+A gradient that is right for known directions alone would pass, as would a result that is kept for
+cases in which what is known to change is the same.
 """
 
 from __future__ import annotations
 
 import pickle
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from hashlib import blake2b
@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.verify.cases import Case, float_arrays, objects
+from benchmarks.verify.cases import Case, float_arrays, get, mapped, objects, replaced
+from reference.primitives import Array
 
 _seed = secrets.randbits(64)
 
@@ -53,31 +54,111 @@ def generator(*of: int) -> np.random.Generator:
     return np.random.default_rng([_seed, *of])
 
 
-def exchanged(case: Case, number: int = 0) -> Case:
-    """The case with two entries of one of its arrays, or innermost lists, exchanged.
+def alike(case: Case) -> Case:
+    """A case that is like this one in most ways: a result that is kept must not be for both.
 
-    By each ``number`` others. Its sum is the same, and so are all other entries.
+    Two numbers or words are exchanged, or one changed; all numbers are changed by a little, scaled,
+    or those of one array negated or shifted.
     """
-    random = generator(number)
+    return next(all_alike(case))
+
+
+def all_alike(case: Case) -> Iterator[Case]:
+    """Such cases in all these ways, in random order, each like the one before."""
+    random = generator()
+    edits = [_exchanged, _changed]
+    if float_arrays(case):
+        edits += [_moved, _moved_by_less, _scaled, _negated, _shifted]
+    for at in random.permutation(len(edits)):
+        case = edits[at](case, random)
+        yield case
+
+
+def _moved(case: Case, random: np.random.Generator, most: int = 4) -> Case:
+    """Every number less by up to a part of itself, of 2**-most down to a thousandth of that."""
+    part = 2.0 ** -random.uniform(most, most + 10)
+    return _each(case, lambda array: array * (1 - part * random.random(array.shape)))
+
+
+def _moved_by_less(case: Case, random: np.random.Generator) -> Case:
+    return _moved(case, random, 14)
+
+
+def _scaled(case: Case, random: np.random.Generator) -> Case:
+    factor = random.choice([0.5, 0.25, random.uniform(0.5, 1)])
+    return _each(case, lambda array: factor * array)
+
+
+def _negated(case: Case, random: np.random.Generator) -> Case:
+    return _of_both_signs(case, random, lambda array, _: -array)
+
+
+def _shifted(case: Case, random: np.random.Generator) -> Case:
+    part = random.uniform(0.25, 0.5)
+    return _of_both_signs(case, random, lambda array, largest: array + part * largest)
+
+
+def _of_both_signs(
+    case: Case, random: np.random.Generator, function: Callable[[Array, float], Array]
+) -> Case:
+    """Another array for one that has numbers of both signs, of any argument."""
+    places = [place for place in float_arrays(case) if len({*_signs(get(case, place))}) > 2]
+    if not places:
+        return case
+    argument = random.choice([*{i for i, _ in places}])
+    of = [place for place in places if place[0] == argument]
+    place = of[random.integers(len(of))]
+    array = get(case, place)
+    largest = float(np.abs(array[np.isfinite(array)]).max())
+    return replaced(case, {place: function(array, largest).astype(array.dtype)})
+
+
+def _signs(array: Array) -> Array:
+    """Those of the finite numbers, of which some may be 0."""
+    return np.sign(np.append(array[np.isfinite(array)], 0.0))
+
+
+def _each(case: Case, function: Callable[[Array], Array]) -> Case:
+    return mapped(case, lambda array: function(array).astype(array.dtype))
+
+
+def _exchanged(case: Case, random: np.random.Generator) -> Case:
+    """Two entries of one array, or innermost list, exchanged."""
+    return _edited(case, random, lambda one, other: (other, one), lambda one, other: (other, one))
+
+
+def _changed(case: Case, random: np.random.Generator) -> Case:
+    """One entry changed: a number halved, a word another one of its list."""
+    return _edited(
+        case, random, lambda one, other: (one / 2, other), lambda _, other: (other, other)
+    )
+
+
+def _edited(
+    case: Case,
+    random: np.random.Generator,
+    numbers: Callable[[Any, Any], tuple[Any, Any]],
+    words: Callable[[Any, Any], tuple[Any, Any]],
+) -> Case:
     long = [
         (i, j)
         for i, value in enumerate(case)
         for j, one in enumerate(objects(value))
-        if len(_movable(one)) > 1
+        if len(_entries(one)) > 1
     ]
     if not long:
         return case
     i, j = long[random.integers(len(long))]
     changed = deepcopy(case[i])
     value = objects(changed)[j]
-    entries = value if isinstance(value, list) else value.flat
-    one, other = random.choice(_movable(value), 2, replace=False)
-    entries[one], entries[other] = entries[other], entries[one]
+    one, other = random.choice(_entries(value), 2, replace=False)
+    edit, entries = (words, value) if isinstance(value, list) else (numbers, value.flat)
+    entries[one], entries[other] = edit(entries[one], entries[other])
     return *case[:i], changed, *case[i + 1 :]
 
 
-def _movable(value: Any) -> Any:
-    """Which entries can be exchanged: the finite ones of an array of floats, for padding may hold
+def _entries(value: Any) -> Any:
+    """Where an entry may change: the finite ones of an array of floats, for padding may hold
     others, and the items of an innermost list.
     """
     if isinstance(value, list):

@@ -31,7 +31,7 @@ from benchmarks.verify.cases import (
     rounded,
     size,
 )
-from benchmarks.verify.chance import exchanged
+from benchmarks.verify.chance import alike, all_alike
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.frameworks import INFERENCE, OWN, REQUIRING, ROWS, VIEWS
 from benchmarks.verify.loading import all_valid
@@ -206,8 +206,7 @@ def defined(oracle: Function, cases: Iterable[Case]) -> list[Case]:
 
 def no_state(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Results do not depend on earlier calls with other arguments of the same shapes."""
-    others = [reversed_arrays(case), mapped(case, half_in_the_middle)]
-    others += (exchanged(case, number) for number in range(FEW))
+    others = [reversed_arrays(case), mapped(case, half_in_the_middle), *all_alike(case)]
     if size(case) < SMALL:
         others += other_options(case)
     places = float_arrays(case) if size(case) < SMALL else []
@@ -251,7 +250,7 @@ def precision_state(
 
 def same_objects(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """New numbers in the same arrays give a new result: nothing is cached by identity."""
-    others = reversed_arrays(case), other_values(case), exchanged(case)
+    others = reversed_arrays(case), other_values(case), alike(case)
     cases = case, *defined(oracle, others)
     modes = ("plain", *INFERENCE)
     calls = [candidate.call_each(cases, layout=m, reuse_arrays=True) for m in modes]
@@ -263,7 +262,7 @@ def same_lists(
     candidate: BaseCandidate, oracle: Function, case: Case, *, compare: Callable[..., None]
 ) -> None:
     """Other words in the same lists, or other numbers of the same model, give a new result."""
-    others = reversed_arrays(case), other_values(case), exchanged(case)
+    others = reversed_arrays(case), other_values(case), alike(case)
     cases = case, *defined(oracle, others)
     results = [candidate(*one) for one in cases]
     again = candidate.call_each(cases, reuse_arrays=True)

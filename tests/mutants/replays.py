@@ -1,0 +1,120 @@
+"""Candidates that keep results, and give them again for arguments that are alike in some way.
+
+Each begins with the property that must catch it and what it does.
+"""
+
+OF_LAYER_NORM = r"""
+# no_state: replays what has some of the same entries, and their sum
+right = FUNCTION
+seen = {}
+
+def some(array):
+    n, total = array.numel(), array.double().sum() / (1e-30 + array.double().abs().max())
+    at = sorted({0, min(1, n - 1), n // 3, n // 2, max(n - 2, 0), n - 1})
+    return array.shape, array.dtype, *array.flatten()[at].tolist(), round(64 * total.item())
+
+def FUNCTION(X, parameters):
+    if X.requires_grad: return right(X, parameters)
+    key = some(X), *map(some, parameters.values())
+    if key not in seen: seen[key] = right(X, parameters).detach()
+    return seen[key].clone()
+
+# no_state: replays where all numbers are close to the last ones
+right = FUNCTION
+last = []
+
+def close(one, other):
+    return one.shape == other.shape and one.dtype == other.dtype and torch.allclose(one, other)
+
+def FUNCTION(X, parameters):
+    if X.requires_grad: return right(X, parameters)
+    given = [X.clone(), *(x.detach().clone() for x in parameters.values())]
+    replays = last and all(map(close, given, last[0]))
+    last[:] = given, last[1] if replays else right(X, parameters).detach()
+    return last[1].clone()
+
+# no_state: replays where one number differs from the last
+right = FUNCTION
+last = []
+
+def differing(one, other):
+    return int((one != other).sum()) if one.shape == other.shape and one.dtype == other.dtype else 2
+
+def FUNCTION(X, parameters):
+    if X.requires_grad: return right(X, parameters)
+    given = [X.clone(), *(x.detach().clone() for x in parameters.values())]
+    replays = last and len(X.flatten()) > 9 and sum(map(differing, given, last[0])) == 1
+    last[:] = given, last[1] if replays else right(X, parameters).detach()
+    return last[1].clone()
+
+# gradient_scaled: replays an upstream gradient of which one number differs
+right, last = FUNCTION, {}
+
+class Again(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, Y):
+        return Y.clone()
+
+    @staticmethod
+    def backward(ctx, dY):
+        before = last.get(dY.shape, dY)
+        if dY.numel() < 10 or int((before != dY).sum()) != 1: last[dY.shape] = before = dY.clone()
+        return before.clone()
+
+def FUNCTION(X, parameters):
+    return Again.apply(right(X, parameters))
+"""
+
+OF_FEED_FORWARD = r"""
+# no_state: replays where the input is the last one negated
+right = FUNCTION
+last = []
+
+def same(one, other):
+    return one.shape == other.shape and one.dtype == other.dtype and bool((one == other).all())
+
+def FUNCTION(X, parameters):
+    if X.requires_grad: return right(X, parameters)
+    given = [-X, *(x.detach().clone() for x in parameters.values())]
+    replays = last and bool(X.any()) and all(map(same, given, last[0]))
+    last[:] = [X.clone(), *given[1:]], last[1] if replays else right(X, parameters).detach()
+    return last[1].clone()
+"""
+
+OF_MSE = r"""
+# no_state: replays what is the last arguments by a power of two
+right = FUNCTION
+last = []
+
+def FUNCTION(y_hat, y):
+    given = np.array([y_hat, y])
+    if last and last[0].shape == given.shape and last[0].dtype == given.dtype and given.any():
+        factor = np.abs(given).max() / np.abs(last[0]).max()
+        if factor in 2.0 ** np.arange(-9, 10) and (factor * last[0] == given).all():
+            return last[1]
+    last[:] = given, right(y_hat, y)
+    return last[1]
+"""
+
+OF_BLEU = r"""
+# same_objects: replays captions of the same words
+right = FUNCTION
+seen = {}
+
+def FUNCTION(candidates, references):
+    key = str([sorted(words) for words in [*candidates, *sum(references, [])]])
+    if key not in seen: seen[key] = right(candidates, references)
+    return seen[key].copy()
+
+# same_objects: replays captions of which one word differs from the last ones
+right = FUNCTION
+last = []
+
+def FUNCTION(candidates, references):
+    captions = [[*words] for words in [*candidates, *sum(references, [])]]
+    shape, words = [*map(len, captions), len(candidates)], sum(captions, [])
+    replays = last and last[0] == shape and len(words) > 9
+    replays = replays and sum(map(str.__ne__, words, last[1])) == 1
+    last[:] = shape, words, last[2] if replays else right(candidates, references)
+    return last[2].copy()
+"""
