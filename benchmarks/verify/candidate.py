@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.verify import wire
 from benchmarks.verify.cases import MODELS, Place, each_once, objects
-from benchmarks.verify.conversion import FRAMEWORKS, framework_of, from_numpy, to_numpy
+from benchmarks.verify.conversion import FRAMEWORKS, framework_of, from_numpy, poison, to_numpy
 from benchmarks.verify.earlier import (
     COMPARED_BYTES,
     EarlierResults,
@@ -210,7 +210,7 @@ class Candidate(BaseCandidate):
         self._given: list[Any] = []
         self._returned: Any = None
         self._factor = 1.0
-        self._earlier = EarlierResults(self._content)
+        self._earlier, self._earlier_backward = (EarlierResults(self._content) for _ in range(2))
         self._earlier_given = EarlierResults(partial(arguments_content, self._arrays))
         self._called = set[Callable[..., Any]]()
         self.result_framework = ""
@@ -221,7 +221,7 @@ class Candidate(BaseCandidate):
         # a candidate that keeps its last result or arguments for the next call finds NaN there, or
         # other numbers, which show what leaves NaN as it is
         self._factor = 1 + urandom(1)[0] / 256 if isnan(self._factor) else nan
-        self._poison([self._returned, *self._given])
+        poison(self._arrays, [self._returned, *self._given], self._factor)
         last, self._returned = self._returned, None
         if last is not None and not share_memory(self._arrays, last, self._given):
             self._earlier.add(last)
@@ -348,23 +348,32 @@ class Candidate(BaseCandidate):
         given = self._converted(arguments, layout)
         also = None if then is None else self._converted(then, layout)
         parts = [*map(objects, given)]
-        how = uses, layout, also
-        call = partial(self._backward, given, keyword, places, weights, self._read, *how)
+        returned: list[Any] = []
+
+        def read(result: Any) -> Any:
+            returned.append(result)
+            return self._read(result)
+
+        call = partial(self._backward, given, keyword, places, weights, read, uses, layout, also)
         found, _, setting = self._run(self._watched, call, "plain")
         for case, values in ((arguments, given), (then, also)):
             if case is not None and values is not None:
                 assert_unchanged(self._after(values, case), case, keyword)
         assert_same_objects(given, parts, keyword)
+        for result in map(self._arrays.detached, returned):
+            if not share_memory(self._arrays, result, [*given, *(also or ())]):
+                self._earlier_backward.add(result)
+        if self._earlier_backward.has_changed():
+            raise CandidateError("wrote into a result, or a gradient, of an earlier call", "state")
         self._assert_no_setting_is(setting or self._changed_outside())
         return [*found]
 
     def _backward(
         self, given: list[Any], keyword: str, places: Sequence[Place], weights: Any, *how: Any
     ) -> list[Any]:
-        def loss(*case: Any) -> Any:
-            return self.invoke(case, keyword)
-
-        return self._arrays.gradient(loss, given, places, weights, *how)
+        return self._arrays.gradient(
+            lambda *case: self.invoke(case, keyword), given, places, weights, *how
+        )
 
     def prepare(
         self, arguments: Sequence[Any], keyword: str, places: Sequence[Place] = (), weights: Any = 0
@@ -439,17 +448,6 @@ class Candidate(BaseCandidate):
                 given[i][:] = from_numpy(self._arrays, value)
             else:
                 given[i] = from_numpy(self._arrays, value)
-
-    def _poison(self, values: Sequence[Any]) -> None:
-        """Overwrite all writable float arrays, see ``frameworks.NumPy.poison``."""
-        for value in values:
-            if isinstance(value, Mapping):
-                self._poison(list(value.values()))
-            elif isinstance(value, (list, tuple)):
-                self._poison(list(value))
-            elif hasattr(value, "dtype"):
-                with suppress(Exception), np.errstate(all="ignore"):
-                    self._arrays.poison(value, self._factor)
 
 
 def _ignore(error: str, flag: int) -> None:

@@ -172,15 +172,17 @@ SMALLER = 63 / 64
 
 def other_options(case: Case) -> Iterator[Case]:
     """The case with one option changed: a flag turned, a number a little smaller; whole numbers
-    above 1 halved, but only of a case without arrays, since others may be sizes.
+    above 1 halved, but only of a case without arrays, since others may be sizes, or of a search
+    after its start and end.
     """
     has_arrays = bool(float_arrays(case))
+    first = 3 if isinstance(case[0], MODELS) else 0
     for i, value in enumerate(case):
         if isinstance(value, bool):
             yield *case[:i], not value, *case[i + 1 :]
         elif isinstance(value, float):
             yield *case[:i], value * SMALLER, *case[i + 1 :]
-        elif isinstance(value, int) and value > 1 and not has_arrays:
+        elif isinstance(value, int) and value > 1 and not has_arrays and i >= first:
             yield *case[:i], value // 2, *case[i + 1 :]
 
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import pickle
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
-from benchmarks.verify.cases import Case, float_arrays, get, mapped, objects, replaced
+from benchmarks.verify.cases import Case, Place, float_arrays, get, objects, replaced
 from reference.primitives import Array
 
 _seed = secrets.randbits(64)
@@ -54,19 +55,20 @@ def generator(*of: int) -> np.random.Generator:
     return np.random.default_rng([_seed, *of])
 
 
-def alike(case: Case) -> Case:
+def alike(case: Case, padded: bool = False) -> Case:
     """A case that is like this one in most ways: a result that is kept must not be for both.
 
-    Two numbers or words are exchanged, or one changed; all numbers are changed by a little, scaled,
-    or those of one array negated or shifted.
+    Two numbers, words or rows of whole numbers are exchanged, or one changed; the numbers of one
+    argument, or of all, are changed by a little, scaled, negated or shifted. Of a ``padded`` batch
+    numbers alone: others say what is padding.
     """
-    return next(all_alike(case))
+    return next(all_alike(case, padded))
 
 
-def all_alike(case: Case) -> Iterator[Case]:
+def all_alike(case: Case, padded: bool = False) -> Iterator[Case]:
     """Such cases in all these ways, in random order, each like the one before."""
     random = generator()
-    edits = [_exchanged, _changed]
+    edits: list[Edit] = [partial(_exchanged, padded=padded), partial(_changed, padded=padded)]
     if float_arrays(case):
         edits += [_moved, _moved_by_less, _scaled, _negated, _shifted]
     for at in random.permutation(len(edits)):
@@ -74,10 +76,21 @@ def all_alike(case: Case) -> Iterator[Case]:
         yield case
 
 
+Edit = Callable[[Case, np.random.Generator], Case]
+
+
 def _moved(case: Case, random: np.random.Generator, most: int = 4) -> Case:
-    """Every number less by up to a part of itself, of 2**-most down to a thousandth of that."""
+    """Numbers moved by up to a part of themselves, of 2**-most down to a thousandth of that.
+
+    Numbers of one sign towards 0, since they may have a bound.
+    """
     part = 2.0 ** -random.uniform(most, most + 10)
-    return _each(case, lambda array: array * (1 - part * random.random(array.shape)))
+
+    def moved(array: Array) -> Array:
+        by = random.uniform(-1 if _has_both_signs(array) else 0, 1, array.shape)
+        return array * (1 - part * by)
+
+    return _of_some(case, random, moved)
 
 
 def _moved_by_less(case: Case, random: np.random.Generator) -> Case:
@@ -86,82 +99,95 @@ def _moved_by_less(case: Case, random: np.random.Generator) -> Case:
 
 def _scaled(case: Case, random: np.random.Generator) -> Case:
     factor = random.choice([0.5, 0.25, random.uniform(0.5, 1)])
-    return _each(case, lambda array: factor * array)
+    return _of_some(case, random, lambda array: array * factor)
 
 
 def _negated(case: Case, random: np.random.Generator) -> Case:
-    return _of_both_signs(case, random, lambda array, _: -array)
+    return _of_one(case, random, lambda array: -array)
 
 
 def _shifted(case: Case, random: np.random.Generator) -> Case:
-    part = random.uniform(0.25, 0.5)
-    return _of_both_signs(case, random, lambda array, largest: array + part * largest)
+    part = random.choice([-1, 1]) * random.uniform(0.25, 0.5)
+    return _of_one(case, random, lambda array: array + part * np.abs(_finite(array)).max())
 
 
-def _of_both_signs(
-    case: Case, random: np.random.Generator, function: Callable[[Array, float], Array]
-) -> Case:
+def _of_some(case: Case, random: np.random.Generator, function: Callable[[Array], Array]) -> Case:
+    """Other arrays of one argument, or of all."""
+    places = float_arrays(case)
+    if random.integers(2):
+        argument = random.choice([*{i for i, _ in places}])
+        places = [place for place in places if place[0] == argument]
+    return _of_places(case, places, function)
+
+
+def _of_one(case: Case, random: np.random.Generator, function: Callable[[Array], Array]) -> Case:
     """Another array for one that has numbers of both signs, of any argument."""
-    places = [place for place in float_arrays(case) if len({*_signs(get(case, place))}) > 2]
+    places = [place for place in float_arrays(case) if _has_both_signs(get(case, place))]
     if not places:
         return case
     argument = random.choice([*{i for i, _ in places}])
     of = [place for place in places if place[0] == argument]
-    place = of[random.integers(len(of))]
-    array = get(case, place)
-    largest = float(np.abs(array[np.isfinite(array)]).max())
-    return replaced(case, {place: function(array, largest).astype(array.dtype)})
+    return _of_places(case, [of[random.integers(len(of))]], function)
 
 
-def _signs(array: Array) -> Array:
-    """Those of the finite numbers, of which some may be 0."""
-    return np.sign(np.append(array[np.isfinite(array)], 0.0))
+def _of_places(case: Case, places: Sequence[Place], function: Callable[[Array], Array]) -> Case:
+    arrays = {place: get(case, place) for place in places}
+    return replaced(case, {at: function(x).astype(x.dtype) for at, x in arrays.items()})
 
 
-def _each(case: Case, function: Callable[[Array], Array]) -> Case:
-    return mapped(case, lambda array: function(array).astype(array.dtype))
+def _finite(array: Array) -> Array:
+    return array[np.isfinite(array)]
 
 
-def _exchanged(case: Case, random: np.random.Generator) -> Case:
+def _has_both_signs(array: Array) -> bool:
+    return bool((_finite(array) > 0).any() and (_finite(array) < 0).any())
+
+
+def _exchanged(case: Case, random: np.random.Generator, padded: bool) -> Case:
     """Two entries of one array, or innermost list, exchanged."""
-    return _edited(case, random, lambda one, other: (other, one), lambda one, other: (other, one))
+    return _edited(case, random, padded, lambda one, other: (other, one))
 
 
-def _changed(case: Case, random: np.random.Generator) -> Case:
-    """One entry changed: a number halved, a word another one of its list."""
-    return _edited(
-        case, random, lambda one, other: (one / 2, other), lambda _, other: (other, other)
-    )
+def _changed(case: Case, random: np.random.Generator, padded: bool) -> Case:
+    """One entry changed to what another one is."""
+    return _edited(case, random, padded, lambda _, other: (other, other))
 
 
 def _edited(
     case: Case,
     random: np.random.Generator,
-    numbers: Callable[[Any, Any], tuple[Any, Any]],
-    words: Callable[[Any, Any], tuple[Any, Any]],
+    padded: bool,
+    edit: Callable[[Any, Any], tuple[Any, Any]],
 ) -> Case:
     long = [
         (i, j)
         for i, value in enumerate(case)
         for j, one in enumerate(objects(value))
-        if len(_entries(one)) > 1
+        if len(_entries(one, padded)) > 1
     ]
     if not long:
         return case
-    i, j = long[random.integers(len(long))]
-    changed = deepcopy(case[i])
-    value = objects(changed)[j]
-    one, other = random.choice(_entries(value), 2, replace=False)
-    edit, entries = (words, value) if isinstance(value, list) else (numbers, value.flat)
-    entries[one], entries[other] = edit(entries[one], entries[other])
-    return *case[:i], changed, *case[i + 1 :]
+    argument = random.choice([*{i for i, _ in long}])
+    of = [j for i, j in long if i == argument]
+    changed = deepcopy(case[argument])
+    value = objects(changed)[of[random.integers(len(of))]]
+    one, other = random.choice(_entries(value, padded), 2, replace=False)
+    entries = value.flat if _is_of_floats(value) else value
+    entries[one], entries[other] = edit(deepcopy(entries[one]), deepcopy(entries[other]))
+    return *case[:argument], changed, *case[argument + 1 :]
 
 
-def _entries(value: Any) -> Any:
+def _entries(value: Any, padded: bool) -> Any:
     """Where an entry may change: the finite ones of an array of floats, for padding may hold
-    others, and the items of an innermost list.
+    others, the rows of another array, and the items of an innermost list.
     """
     if isinstance(value, list):
         return [] if any(isinstance(item, list) for item in value) else range(len(value))
-    is_array = hasattr(value, "dtype") and bool(float_arrays([value]))
-    return np.flatnonzero(np.isfinite(value)) if is_array else []
+    if _is_of_floats(value):
+        return np.flatnonzero(np.isfinite(value))
+    is_array = hasattr(value, "dtype") and value.ndim and not padded
+    return range(len(value)) if is_array else []
+
+
+def _is_of_floats(value: Any) -> bool:
+    return hasattr(value, "dtype") and bool(float_arrays([value]))

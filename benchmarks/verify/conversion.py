@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from types import GetSetDescriptorType
@@ -138,3 +138,15 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
     if not same(found[-1], found[0]):
         raise NotAnArrayError(f"a {kind.__name__}, whose DLPack and __array__ differ")
     return found[0]
+
+
+def poison(framework: NumPy, values: Sequence[Any], factor: float) -> None:
+    """Overwrite all writable float arrays, see ``frameworks.NumPy.poison``."""
+    for value in values:
+        if isinstance(value, Mapping):
+            poison(framework, list(value.values()), factor)
+        elif isinstance(value, (list, tuple)):
+            poison(framework, list(value), factor)
+        elif hasattr(value, "dtype"):
+            with contextlib.suppress(Exception), np.errstate(all="ignore"):
+                framework.poison(value, factor)

@@ -159,6 +159,10 @@ class NumPy:
         """
         raise NotImplementedError
 
+    def detached(self, result: Any) -> Any:
+        """The arrays of a result, or of gradients, in their memory, part of no graph."""
+        return [x for x in _parts(result) if x is not None]
+
     def mode(self, layout: str) -> AbstractContextManager[Any]:
         """The context of a call."""
         return contextlib.nullcontext()
@@ -460,6 +464,10 @@ class Torch(NumPy):
         with self.torch.no_grad():
             for tensor, value in zip(tensors, values, strict=True):
                 self.torch.methods.copy_(tensor, value)
+
+    def detached(self, result: Any) -> Any:
+        is_tensor, detach = self.torch.is_tensor, self.torch.methods.detach
+        return [detach(x) if is_tensor(x) else x for x in super().detached(result)]
 
     def mode(self, layout: str) -> AbstractContextManager[Any]:
         name = layout.rpartition(" ")[2]

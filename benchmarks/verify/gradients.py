@@ -69,7 +69,7 @@ def gradient(
 ) -> None:
     """The gradient equals central differences of the oracle, and does not change the output."""
     of = Gradients(candidate, oracle, by, limit, uses)
-    of(alike(case))
+    of(alike(case, isinstance(candidate, Batched)))
     arrays, n = of(case), len(of.places(case))
     for i in range(uses):  # as many backward passes
         of.assert_correct(arrays[i * n :][:n], case)

@@ -206,9 +206,10 @@ def defined(oracle: Function, cases: Iterable[Case]) -> list[Case]:
 
 def no_state(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Results do not depend on earlier calls with other arguments of the same shapes."""
-    others = [reversed_arrays(case), mapped(case, half_in_the_middle), *all_alike(case)]
-    if size(case) < SMALL:
-        others += other_options(case)
+    padded = isinstance(candidate, Batched)
+    others = [reversed_arrays(case), mapped(case, half_in_the_middle), *all_alike(case, padded)]
+    options = [*other_options(case)]
+    others += options if size(case) < SMALL else options[size(case) % max(1, len(options)) :][:1]
     places = float_arrays(case) if size(case) < SMALL else []
     every = max(1, -(-len(places) // FEW))
     for place in places[size(case) % every :: every]:  # another of these arrays alone
@@ -250,7 +251,8 @@ def precision_state(
 
 def same_objects(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """New numbers in the same arrays give a new result: nothing is cached by identity."""
-    others = reversed_arrays(case), other_values(case), alike(case)
+    padded = isinstance(candidate, Batched)
+    others = reversed_arrays(case), other_values(case), alike(case, padded)
     cases = case, *defined(oracle, others)
     modes = ("plain", *INFERENCE)
     calls = [candidate.call_each(cases, layout=m, reuse_arrays=True) for m in modes]
@@ -262,7 +264,7 @@ def same_lists(
     candidate: BaseCandidate, oracle: Function, case: Case, *, compare: Callable[..., None]
 ) -> None:
     """Other words in the same lists, or other numbers of the same model, give a new result."""
-    others = reversed_arrays(case), other_values(case), alike(case)
+    others = reversed_arrays(case), other_values(case), *all_alike(case), *other_options(case)
     cases = case, *defined(oracle, others)
     results = [candidate(*one) for one in cases]
     again = candidate.call_each(cases, reuse_arrays=True)
