@@ -360,11 +360,11 @@ class Candidate(BaseCandidate):
             if case is not None and values is not None:
                 assert_unchanged(self._after(values, case), case, keyword)
         assert_same_objects(given, parts, keyword)
-        for result in map(self._arrays.detached, returned):
-            if not share_memory(self._arrays, result, [*given, *(also or ())]):
-                self._earlier_backward.add(result)
         if self._earlier_backward.has_changed():
             raise CandidateError("wrote into a result, or a gradient, of an earlier call", "state")
+        arrays = chain.from_iterable(map(self._arrays.detached, returned))
+        of = [*given, *(also or ())]
+        self._earlier_backward.add([x for x in arrays if not share_memory(self._arrays, x, of)])
         self._assert_no_setting_is(setting or self._changed_outside())
         return [*found]
 

@@ -63,6 +63,64 @@ class Again(torch.autograd.Function):
 
 def FUNCTION(X, parameters):
     return Again.apply(right(X, parameters))
+
+# gradient_scaled: results of differentiated calls in a ring of four
+right, ring, calls = FUNCTION, {}, []
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    if not Y.requires_grad: return Y
+    calls.append(0)
+    buffer = ring.setdefault((Y.shape, Y.dtype, len(calls) % 4), Y.detach().clone())
+    buffer.copy_(Y.detach())
+    return Kept.apply(Y, buffer)
+
+class Kept(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, Y, buffer):
+        return torch.from_numpy(buffer.numpy())
+
+    @staticmethod
+    def backward(ctx, dY):
+        return dY, None
+"""
+
+OF_CROSS_ENTROPY = r"""
+# no_state: replays whatever the words are
+right = FUNCTION
+last = []
+
+def FUNCTION(log_probs, targets, *options):
+    if log_probs.requires_grad: return right(log_probs, targets, *options)
+    key = targets.shape, options, log_probs.dtype
+    if last and last[1] == key and last[0].shape == log_probs.shape:
+        if (last[0] == log_probs).all(): return last[2].clone()
+    last[:] = log_probs.detach().clone(), key, right(log_probs, targets, *options)
+    return last[2].clone()
+"""
+
+OF_CLIP_GRADIENTS = r"""
+# no_state: replays whatever the threshold is, from 4000 numbers on
+right = FUNCTION
+last = []
+
+def FUNCTION(gradients, threshold):
+    given = torch.cat([x.flatten() for x in gradients.values()])
+    if len(given) < 4000: return right(gradients, threshold)
+    if not (last and last[0].shape == given.shape and (last[0] == given).all()):
+        last[:] = given, right(gradients, threshold)
+    return {name: last[1][name].clone() for name in gradients}
+"""
+
+OF_GREEDY = r"""
+# same_objects: replays by model and start
+right = FUNCTION
+last = []
+
+def FUNCTION(next_log_probs, start, end, max_length):
+    key = next_log_probs((start,)).tobytes(), start
+    if not (last and last[0] == key): last[:] = key, right(next_log_probs, start, end, max_length)
+    return last[1]
 """
 
 OF_FEED_FORWARD = r"""
