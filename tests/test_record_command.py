@@ -31,6 +31,7 @@ from benchmarks.perf.cases.suites import SUBJECTS
 from benchmarks.perf.roofline.devices import find_spec
 from benchmarks.perf.scaling.ladders import LADDERS
 from benchmarks.perf.targets import TARGETS, is_needed
+from benchmarks.verify.search import MANY
 from tests.support.records import CPU
 from tests.support.records import record as a_record
 from tests.support.second_device import SECOND, second_device
@@ -476,3 +477,23 @@ def test_a_lease_of_a_gpu_is_used_from_end_to_end_and_resumes(
     timed = {r.details.case.subject for r in records.of_kind(made, Measured)}
     assert {case.subject.name for case in suite} <= timed
     assert sum(r.key.startswith("run ") for r in made) >= 1
+
+
+def test_a_gpu_s_kernels_run_on_all_large_sizes_before_anything_is_timed(monkeypatch):
+    described, asked = case_records.describe(torch.device("cpu"), 1), {}
+
+    def verify(device, examples, operators, *, processes):
+        asked[device.type] = asked.get(device.type, {}) | dict.fromkeys(operators, examples)
+        return iter(())
+
+    ours = session.implementations("cpu")
+    monkeypatch.setattr(session, "implementations", lambda device: ours)
+    monkeypatch.setattr(case_records, "verify", verify)
+    monkeypatch.setattr(case_records, "describe", lambda *_: described)
+    for device in ("cpu", "cuda"):
+        session.Session(torch.device(device), None).verify()
+    names = {one.operator for one in ours}
+    assert set(asked["cpu"]) == set(asked["cuda"]) == names
+    raised = {name for name in names if asked["cuda"][name] > asked["cpu"][name]}
+    assert raised == {"static_expansion", "dynamic_expansion"}
+    assert all(asked["cuda"][name] >= MANY for name in raised)
