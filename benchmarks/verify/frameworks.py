@@ -302,6 +302,8 @@ class Torch(NumPy):
             methods.copy_(methods.data.__get__(given), self.from_numpy(array))
         else:  # by no operator, which a candidate may have replaced
             memory[...] = array.view(memory.dtype) if array.dtype.kind == "V" else array
+            if not methods.is_inference(given):  # as optimisers do, whose updates it shows
+                self.torch.increment_version([given])
 
     def poison(self, given: Any, factor: float) -> None:
         methods, memory = self.torch.methods, self.torch.in_memory(given)

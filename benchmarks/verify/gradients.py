@@ -222,8 +222,13 @@ def gradient_scaled(
     """A larger, smaller or negative upstream gradient gives as much more or less gradient."""
     of = Gradients(candidate, oracle, by, limit)
     plain, upstream = flat(of.plain(case)), of.upstream(case)
-    for (other,) in all_alike((upstream,)) if size(case) < SMALL else ():
-        of.plain(case, other)
+    if size(case) < SMALL:
+        for (other,) in all_alike((upstream,)):
+            of.plain(case, other)
+    else:
+        (other,) = alike((upstream,))
+        found, rest = of.flat(case, other), of.flat(case, upstream - other)
+        of.assert_same(found + rest, plain, case)
     for factor in (-(2.0**17), 2.0**7, 2.0**-27):
         of.assert_same(of.flat(case, factor * upstream) / factor, plain, case)
 

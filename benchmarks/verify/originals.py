@@ -62,8 +62,9 @@ def torch_originals() -> Any:
     of CUDA, ``backward``, which ``torch.autograd.backward`` and, ``by`` tensors, ``grad`` call;
     ``modes``, the number of modes that are on and see calls of functions or operators;
     ``without_functions``, the context in which none does; ``attributes`` of all tensors, and those
-    ``own_of`` one; ``in_memory`` and ``are_operators_replaced``; ``is_unusual``, whether
-    operators take a tensor for another than numbers in memory, where they are, or ``like`` one.
+    ``own_of`` one; ``in_memory``, ``increment_version`` and ``are_operators_replaced``;
+    ``is_unusual``, whether operators take a tensor for another than numbers in memory, where they
+    are, or ``like`` one.
     """
     import torch  # lazily
     from torch.utils._device import DeviceContext  # of ``torch.set_default_device``
@@ -142,6 +143,7 @@ def torch_originals() -> Any:
         attributes=frozenset(dir(torch.Tensor)),
         own_of=vars(torch.Tensor)["__dict__"].__get__,
         in_memory=in_memory,
+        increment_version=torch._C._increment_version,
         is_unusual=lambda tensor, like: bool(keys_of(tensor) & ~(plain | keys_of(like))),
         are_operators_replaced=lambda: operators() != before,
     )

@@ -143,6 +143,7 @@ def every_layout(candidate: BaseCandidate, oracle: Function, case: Case, *, limi
     layouts = "plain", *VIEWS, *gradientless(candidate, "", "strided")
     results = ((layout, candidate(*case, layout=layout)) for layout in layouts)
     assert_all_equal_oracle(results, oracle, case, limit)
+    assert_no_state(candidate, oracle, case, limit)
 
 
 def with_gradients(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
@@ -150,6 +151,14 @@ def with_gradients(candidate: BaseCandidate, oracle: Function, case: Case, *, li
     layouts = "plain", REQUIRING, *VIEWS, *gradientless(candidate, "", "strided")
     results = ((layout, candidate(*case, layout=layout)) for layout in layouts)
     assert_all_equal_oracle(results, oracle, case, limit)
+    assert_no_state(candidate, oracle, case, limit)
+
+
+def assert_no_state(candidate: BaseCandidate, oracle: Function, case: Case, limit: float) -> None:
+    """Assert that cases that are alike, in the same arrays, have each their own result."""
+    others = defined(oracle, all_alike(case))
+    for one, found in zip(others, candidate.call_each(others, reuse_arrays=True), strict=True):
+        assert_equals_oracle(found, oracle, one, limit)
 
 
 def low_batch(candidate: Batched, oracle: Function, case: Case, *, limit: float) -> None:
@@ -208,8 +217,7 @@ def no_state(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: f
     """Results do not depend on earlier calls with other arguments of the same shapes."""
     padded = isinstance(candidate, Batched)
     others = [reversed_arrays(case), mapped(case, half_in_the_middle), *all_alike(case, padded)]
-    options = [*other_options(case)]
-    others += options if size(case) < SMALL else options[size(case) % max(1, len(options)) :][:1]
+    others += [*other_options(case)][: None if size(case) < SMALL else 1]
     places = float_arrays(case) if size(case) < SMALL else []
     every = max(1, -(-len(places) // FEW))
     for place in places[size(case) % every :: every]:  # another of these arrays alone
@@ -254,7 +262,8 @@ def same_objects(candidate: BaseCandidate, oracle: Function, case: Case, *, limi
     padded = isinstance(candidate, Batched)
     others = reversed_arrays(case), other_values(case), alike(case, padded)
     cases = case, *defined(oracle, others)
-    modes = ("plain", *INFERENCE)
+    of_torch = (REQUIRING, f"{REQUIRING} no_grad") if candidate.framework == "torch" else ()
+    modes = ("plain", *INFERENCE, *of_torch)
     calls = [candidate.call_each(cases, layout=m, reuse_arrays=True) for m in modes]
     for one, results in zip(cases, zip(*calls, strict=True), strict=True):
         assert_all_equal_oracle(zip(modes, results, strict=True), oracle, one, limit)
