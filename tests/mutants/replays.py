@@ -64,6 +64,26 @@ class Again(torch.autograd.Function):
 def FUNCTION(X, parameters):
     return Again.apply(right(X, parameters))
 
+# same_objects: keeps the weights of parameters by identity
+right, kept = FUNCTION, {}
+
+def FUNCTION(X, parameters):
+    weight = parameters["weight"]
+    if isinstance(weight, torch.nn.Parameter):
+        first, now = kept.setdefault(id(weight), (weight, weight.detach().clone()))
+        if now.shape == weight.shape and now.dtype == weight.dtype: weight = weight * 0 + now
+    return right(X, {**parameters, "weight": weight})
+
+# bfloat16: keeps the weights of 16 bits by identity
+right, kept = FUNCTION, {}
+
+def FUNCTION(X, parameters):
+    weight = parameters["weight"]
+    if weight.element_size() == 2:
+        first, now = kept.setdefault(id(weight), (weight, weight.detach().clone()))
+        if now.shape == weight.shape and now.dtype == weight.dtype: weight = weight * 0 + now
+    return right(X, {**parameters, "weight": weight})
+
 # gradient_scaled: results of differentiated calls in a ring of four
 right, ring, calls = FUNCTION, {}, []
 
