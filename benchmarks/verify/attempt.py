@@ -32,7 +32,14 @@ OF_ANOTHER = (
 )
 """Checks that draw another case, by their argument ``another``."""
 
-RANDOM = properties.no_state, properties.same_objects, properties.same_lists
+RANDOM = (
+    properties.no_state,
+    properties.same_objects,
+    properties.same_lists,
+    properties.inference,
+    properties.every_layout,
+    properties.with_gradients,
+)
 """Checks, besides those of gradients, that choose by ``chance``."""
 
 SAID = 2000

@@ -9,7 +9,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -44,6 +43,7 @@ from benchmarks.verify.tolerances import (
     assert_finite,
     assert_gated,
     assert_smoothed,
+    assert_words,
     largest_nearby,
 )
 from reference.metrics import bleu, ngrams
@@ -154,10 +154,13 @@ def with_gradients(candidate: BaseCandidate, oracle: Function, case: Case, *, li
     assert_no_state(candidate, oracle, case, limit)
 
 
-def assert_no_state(candidate: BaseCandidate, oracle: Function, case: Case, limit: float) -> None:
+def assert_no_state(
+    candidate: BaseCandidate, oracle: Function, case: Case, limit: float, layout: str = "plain"
+) -> None:
     """Assert that cases that are alike, in the same arrays, have each their own result."""
-    others = defined(oracle, all_alike(case))
-    for one, found in zip(others, candidate.call_each(others, reuse_arrays=True), strict=True):
+    others = defined(oracle, all_alike(case, isinstance(candidate, Batched)))
+    results = candidate.call_each(others, layout=layout, reuse_arrays=True)
+    for one, found in zip(others, results, strict=True):
         assert_equals_oracle(found, oracle, one, limit)
 
 
@@ -178,6 +181,8 @@ def inference(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: 
         first, again = candidate.call_each([case, case], layout=layout)
         results = (layout, first), (f"{layout}, again", again)
         assert_all_equal_oracle(results, oracle, case, limit)
+    assert_no_state(candidate, oracle, case, limit, REQUIRING)
+    assert_no_state(candidate, oracle, case, limit, f"{REQUIRING} no_grad")
 
 
 def every_mode(
@@ -262,8 +267,7 @@ def same_objects(candidate: BaseCandidate, oracle: Function, case: Case, *, limi
     padded = isinstance(candidate, Batched)
     others = reversed_arrays(case), other_values(case), alike(case, padded)
     cases = case, *defined(oracle, others)
-    of_torch = (REQUIRING, f"{REQUIRING} no_grad") if candidate.framework == "torch" else ()
-    modes = ("plain", *INFERENCE, *of_torch)
+    modes = ("plain", *INFERENCE)
     calls = [candidate.call_each(cases, layout=m, reuse_arrays=True) for m in modes]
     for one, results in zip(cases, zip(*calls, strict=True), strict=True):
         assert_all_equal_oracle(zip(modes, results, strict=True), oracle, one, limit)
@@ -336,14 +340,6 @@ def same_hypotheses(candidate: BaseCandidate, oracle: Function, case: Case) -> N
 def same_words(candidate: BaseCandidate, oracle: Function, case: Case) -> None:
     """The words equal the oracle's."""
     assert_words(candidate(*case), oracle(*case))
-
-
-def assert_words(found: Iterable[int], expected: list[int], of: str = "") -> None:
-    """Assert that words are the expected ones; the message begins with where they differ."""
-    words = [int(word) if int(word) == word else word for word in found]
-    at = len([*takewhile(lambda pair: pair[0] == pair[1], zip(words, expected, strict=False))])
-    here, there = (each[at] if at < len(each) else "none" for each in (words, expected))
-    assert words == expected, f"{of}word {at} is {here}, expected {there}: {words}, not {expected}"
 
 
 def same_bleu(candidate: BaseCandidate, oracle: Function, case: Case) -> None:

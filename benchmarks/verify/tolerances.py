@@ -22,11 +22,11 @@ NaN and Inf never pass.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import blake2b
-from itertools import count, islice
+from itertools import count, islice, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -365,3 +365,11 @@ def assert_derivative(
     relative = DIFFERENCES if dtype == "float64" else FLOAT32_GRADIENT
     largest = scale([np.abs(expected).max(initial=0.0), least])
     _assert_within(actual, expected, relative * largest, what, dtype)
+
+
+def assert_words(found: Iterable[int], expected: list[int], of: str = "") -> None:
+    """Assert that words are the expected ones; the message begins with where they differ."""
+    words = [int(word) if int(word) == word else word for word in found]
+    at = len([*takewhile(lambda pair: pair[0] == pair[1], zip(words, expected, strict=False))])
+    here, there = (each[at] if at < len(each) else "none" for each in (words, expected))
+    assert words == expected, f"{of}word {at} is {here}, expected {there}: {words}, not {expected}"

@@ -64,7 +64,7 @@ class Again(torch.autograd.Function):
 def FUNCTION(X, parameters):
     return Again.apply(right(X, parameters))
 
-# same_objects: keeps the weights of parameters by identity
+# inference: keeps the weights of parameters by identity
 right, kept = FUNCTION, {}
 
 def FUNCTION(X, parameters):
