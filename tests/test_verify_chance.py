@@ -8,6 +8,7 @@ from benchmarks.verify import chance
 from benchmarks.verify.cases import float_arrays, get
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators import OPERATORS
+from benchmarks.verify.same import same
 
 WITH_ARRAYS = [name for name in sorted(OPERATORS) if float_arrays(OPERATORS[name].case(Draw()))]
 
@@ -16,16 +17,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 def moved(before, after):
     """The arguments that differ."""
-    pairs = zip(before, after, strict=True)
-    return [i for i, (one, other) in enumerate(pairs) if differ(one, other)]
-
-
-def differ(one, other):
-    if isinstance(one, dict):
-        return any(differ(one[key], other[key]) for key in one)
-    if hasattr(one, "dtype"):
-        return not np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
-    return one != other
+    return [i for i, pair in enumerate(zip(before, after, strict=True)) if not same(*pair)]
 
 
 @given(st.sampled_from(WITH_ARRAYS), seeds)

@@ -143,7 +143,7 @@ def every_layout(candidate: BaseCandidate, oracle: Function, case: Case, *, limi
     layouts = "plain", *VIEWS, *gradientless(candidate, "", "strided")
     results = ((layout, candidate(*case, layout=layout)) for layout in layouts)
     assert_all_equal_oracle(results, oracle, case, limit)
-    assert_no_state(candidate, oracle, case, limit)
+    assert_no_state(candidate, oracle, defined(oracle, all_alike(case)), limit)
 
 
 def with_gradients(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
@@ -151,16 +151,19 @@ def with_gradients(candidate: BaseCandidate, oracle: Function, case: Case, *, li
     layouts = "plain", REQUIRING, *VIEWS, *gradientless(candidate, "", "strided")
     results = ((layout, candidate(*case, layout=layout)) for layout in layouts)
     assert_all_equal_oracle(results, oracle, case, limit)
-    assert_no_state(candidate, oracle, case, limit)
+    assert_no_state(candidate, oracle, defined(oracle, all_alike(case)), limit)
 
 
 def assert_no_state(
-    candidate: BaseCandidate, oracle: Function, case: Case, limit: float, layout: str = "plain"
+    candidate: BaseCandidate,
+    oracle: Function,
+    cases: Sequence[Case],
+    limit: float,
+    layout: str = "plain",
 ) -> None:
-    """Assert that cases that are alike, in the same arrays, have each their own result."""
-    others = defined(oracle, all_alike(case, isinstance(candidate, Batched)))
-    results = candidate.call_each(others, layout=layout, reuse_arrays=True)
-    for one, found in zip(others, results, strict=True):
+    """Assert that cases, in the same arrays, have each their own result."""
+    results = candidate.call_each(cases, layout=layout, reuse_arrays=True)
+    for one, found in zip(cases, results, strict=True):
         assert_equals_oracle(found, oracle, one, limit)
 
 
@@ -181,8 +184,9 @@ def inference(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: 
         first, again = candidate.call_each([case, case], layout=layout)
         results = (layout, first), (f"{layout}, again", again)
         assert_all_equal_oracle(results, oracle, case, limit)
-    assert_no_state(candidate, oracle, case, limit, REQUIRING)
-    assert_no_state(candidate, oracle, case, limit, f"{REQUIRING} no_grad")
+    both = case, *defined(oracle, [alike(case, isinstance(candidate, Batched))])
+    for layout in (REQUIRING, f"{REQUIRING} no_grad"):
+        assert_no_state(candidate, oracle, both, limit, layout)
 
 
 def every_mode(
