@@ -24,7 +24,8 @@ from benchmarks.verify.conversion import FRAMEWORKS, framework_of, from_numpy, p
 from benchmarks.verify.earlier import (
     COMPARED_BYTES,
     EarlierResults,
-    arguments_content,
+    are_in_memory,
+    arrays_content,
     share_memory,
     size_of,
 )
@@ -210,8 +211,9 @@ class Candidate(BaseCandidate):
         self._given: list[Any] = []
         self._returned: Any = None
         self._factor = 1.0
-        self._earlier, self._earlier_backward = (EarlierResults(self._content) for _ in range(2))
-        self._earlier_given = EarlierResults(partial(arguments_content, self._arrays))
+        self._earlier = EarlierResults(self._content)
+        of_arrays = partial(arrays_content, self._arrays)
+        self._earlier_given, self._earlier_backward = (EarlierResults(of_arrays) for _ in range(2))
         self._called = set[Callable[..., Any]]()
         self.result_framework = ""
         self.send: Callable[[Any], object] = lambda result: None
@@ -362,9 +364,10 @@ class Candidate(BaseCandidate):
         assert_same_objects(given, parts, keyword)
         if self._earlier_backward.has_changed():
             raise CandidateError("wrote into a result, or a gradient, of an earlier call", "state")
-        arrays = chain.from_iterable(map(self._arrays.detached, returned))
-        of = [*given, *(also or ())]
-        self._earlier_backward.add([x for x in arrays if not share_memory(self._arrays, x, of)])
+        arrays = [*chain.from_iterable(map(self._arrays.detached, returned))]
+        are_arguments = are_in_memory(self._arrays, arrays, [*given, *(also or ())])
+        others = [x for x, is_one in zip(arrays, are_arguments, strict=True) if not is_one]
+        self._earlier_backward.add(others)
         self._assert_no_setting_is(setting or self._changed_outside())
         return [*found]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any
 
 from benchmarks.verify import wire
@@ -22,14 +24,16 @@ NEWEST, EVERY = 4, 8
 changes is seen.
 """
 
-COMPARED, COMPARED_BYTES = 8, 2**16
-"""Number of these that are compared after each call; of larger results two are."""
+COMPARED, COMPARED_BYTES, ARRAY_BYTES = 8, 2**16, 2**7
+"""Number of these that are compared after each call; of larger results two are. An array takes as
+long as so many bytes.
+"""
 
 
-def arguments_content(arrays: NumPy, arguments: Sequence[Any]) -> bytes:
-    """Arguments of a call as bytes: they may be hundreds of arrays, which all calls compare."""
+def arrays_content(arrays: NumPy, values: Sequence[Any]) -> bytes:
+    """Arguments or gradients as bytes: they may be hundreds of arrays, which all calls compare."""
     with suppress(TypeError):
-        return b"".join(_content(arrays, value) for value in arguments)
+        return b"".join(_content(arrays, value) for value in values)
     return b""
 
 
@@ -58,43 +62,48 @@ class EarlierResults:
     def __init__(self, content: Callable[[Any], bytes]) -> None:
         """``content`` gives a result as bytes."""
         self._content = content
-        self._results, self._turn = deque[tuple[Any, bytes]](), 0
+        self._results, self._turn = deque[tuple[Any, bytes, int]](), 0
         self._added = 0
 
     def add(self, result: Any) -> None:
         """Record a result with its content."""
-        self._results.append((result, self._content(result)))
+        content = self._content(result)
+        cost = len(content) + ARRAY_BYTES * sum(1 for _ in _arrays_of(result))
+        self._results.append((result, content, cost))
         self._added += 1
         if self._added % EVERY and len(self._results) > NEWEST:
             del self._results[-NEWEST - 1]
-        size = sum(len(content) for _, content in self._results)
+        size = sum(len(content) for _, content, _ in self._results)
         while len(self._results) > RECORDED or size > RECORDED_BYTES:
             size -= len(self._results.popleft()[1])
 
     def has_changed(self) -> bool:
         """Whether the content of the last two has changed, or that of a few others in turn."""
-        size, n = 0, len(self._results)
+        total, n = 0, len(self._results)
         for i in range(min(COMPARED, n)):
             if i > 1:
                 self._turn = (self._turn + 1) % n
-            result, content = self._results[-1 - i if i < 2 else self._turn]
+            result, content, cost = self._results[-1 - i if i < 2 else self._turn]
             if self._content(result) != content:
                 return True
-            size += len(content)
-            if i and size > COMPARED_BYTES:
+            total += cost
+            if i and total > COMPARED_BYTES:
                 break
         return False
 
 
 def share_memory(framework: NumPy, one: Any, other: Any) -> bool:
     """Whether an array of a result is in the memory of one of another result."""
-    spans = [(*framework.memory(x), of) for of in (0, 1) for x in _arrays_of((one, other)[of])]
-    ends = [0, 0]
-    for start, end, of in sorted(spans):
-        if start < ends[1 - of]:
-            return True
-        ends[of] = max(ends[of], end)
-    return False
+    return any(are_in_memory(framework, one, other))
+
+
+def are_in_memory(framework: NumPy, one: Any, other: Any) -> Iterator[bool]:
+    """For each array of a result, whether it is in the memory of one of another result."""
+    spans = sorted(map(framework.memory, _arrays_of(other)))
+    starts, ends = [start for start, _ in spans], [*accumulate((end for _, end in spans), max)]
+    for start, end in map(framework.memory, _arrays_of(one)):
+        before = bisect_left(starts, end)
+        yield bool(before) and ends[before - 1] > start
 
 
 def _arrays_of(value: Any) -> Iterator[Any]:

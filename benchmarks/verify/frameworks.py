@@ -136,8 +136,11 @@ class NumPy:
         """Write other numbers into a converted array, or NaN if ``factor`` is: into integers, which
         have no NaN, what it becomes there.
         """
-        is_float = given.dtype.kind == "f"
-        given[...] = 1 - factor * given if is_float and not isnan(factor) else NAN
+        if given.dtype.kind == "f" and not isnan(factor):
+            np.multiply(given, -factor, out=given)  # in place: there may be millions
+            np.add(given, 1, out=given)
+        else:
+            given[...] = NAN
 
     def gradient(
         self,

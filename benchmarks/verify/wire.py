@@ -59,7 +59,7 @@ def is_large(value: Any) -> bool:
 
 def _packed(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        data = np.ascontiguousarray(value).tobytes()
+        data = np.ascontiguousarray(value).data
         return Ext(0, encode((value.dtype.str, value.shape, data)))
     if isinstance(value, Mapping):
         return {str(key): item for key, item in value.items()}
