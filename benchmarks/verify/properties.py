@@ -184,8 +184,7 @@ def inference(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: 
     """Under PyTorch's no_grad and inference_mode the result is the same, of parameters, too."""
     for layout in (*INFERENCE, f"{REQUIRING} no_grad"):
         first, again = candidate.call_each([case, case], layout=layout)
-        results = (layout, first), (f"{layout}, again", again)
-        assert_all_equal_oracle(results, oracle, case, limit)
+        assert_all_equal_oracle([(layout, first), (f"{layout}, again", again)], oracle, case, limit)
     both = case, *defined(oracle, [alike(case, isinstance(candidate, Batched))])
     for layout in (REQUIRING, f"{REQUIRING} no_grad"):
         assert_no_state(candidate, oracle, both, limit, layout)
