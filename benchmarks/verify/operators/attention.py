@@ -48,6 +48,10 @@ def _cases(aoa: bool) -> Callable[[Draw], Case]:
         (num_heads, d), causal = heads(draw), draw.flag("causal")
         X = draw.inputs(draw.size("M", 6, large=(17, 33, 200)), d)
         Y = draw.inputs(draw.size("N", 6, large=(17, 33, 144, 200)), d)
+        if draw.regime == "huge" and draw.pins.get("dtype") == "float32":
+            # one of them: where queries, keys and values are in the thousands, the terms of a
+            # gradient that cancel leave no digits of it
+            (X if draw.flag("large_Y") else Y)[...] /= draw.factor("huge")
         # the running maximum of a softmax in tiles rises by much
         Y *= np.linspace(1, draw.choose("rising", (1.0, 16.0)), len(Y))[:, None]
         return X, Y, parameters(draw, d, aoa), num_heads, causal
