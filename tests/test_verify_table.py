@@ -29,6 +29,7 @@ from benchmarks.verify.operators import OPERATORS
 from benchmarks.verify.precision import literal_limit
 from benchmarks.verify.project import ProjectImplementation, implementations
 from benchmarks.verify.rounding import HookedArray, perturbed
+from reference.primitives import sigmoid
 from tests.candidates import wrong
 
 
@@ -331,6 +332,17 @@ def test_a_sum_in_float32_may_add_one_term_after_the_other(n, seed):
     half = (x.astype(np.float16) @ y.astype(np.float16)).astype(np.float32)
     with pytest.raises(tolerances.OutOfToleranceError):
         tolerances.assert_conforms(half, np.matmul, exact, "float32", limit)
+
+
+@given(x=st.floats(-60, 60), dtype=st.sampled_from(["float64", "float32"]))
+def test_a_sigmoid_may_be_computed_by_a_tanh(x, dtype):
+    """Which has the rounding error of 1; ``x`` is its argument, and is rounded, too."""
+    case = rounded((np.array([x]),), dtype)
+    exact = rounded(case, "float64")
+    by_tanh = 0.5 * (1 + np.tanh(case[0] / 2))
+    tolerances.assert_conforms(by_tanh, sigmoid, exact, dtype, 2.0)
+    with pytest.raises(tolerances.OutOfToleranceError):
+        tolerances.assert_conforms(by_tanh + 1e-5, sigmoid, exact, dtype, 2.0)
 
 
 def test_processes_test_the_same_cases(in_a_hurry):

@@ -80,11 +80,12 @@ def perturbed(
 ) -> tuple[Any, list[bytes]]:
     """The oracle's result with random relative errors up to ``unit`` of all inputs and operations.
 
-    That of a tanh is absolute: computed by exponentials, it has the rounding error of 1. With
-    ``of_terms`` that of a sum is up to sqrt(p / 12) units if larger, where p counts the pairs of
-    its terms that are nearly equal, each term with itself included (n of n distinct terms). That is
-    the variance of n additions one after the other, each off by up to half a unit of the sum, where
-    nearly equal terms have the same rounding error. Also returns which denominators are empty sums.
+    That of a tanh is absolute: computed by exponentials, it has the rounding error of 1. So is that
+    of a small sigmoid: computed by a tanh, it has half of it. With ``of_terms`` that of a sum is up
+    to sqrt(p / 12) units if larger, where p counts the pairs of its terms that are nearly equal,
+    each term with itself included (n of n distinct terms). That is the variance of n additions one
+    after the other, each off by up to half a unit of the sum, where nearly equal terms have the
+    same rounding error. Also returns which denominators are empty sums.
     """
     random, empty, pairs = np.random.default_rng(seed), [], _Pairs(unit)
 
@@ -93,6 +94,8 @@ def perturbed(
             empty.append((np.abs(inputs[1]) < EMPTY).tobytes())
         if ufunc is np.tanh:
             return x + random.uniform(-unit, unit, x.shape)
+        if ufunc is np.divide and np.isscalar(inputs[0]):  # 1 / (1 + exp(-x))
+            return x + np.maximum(x, 0.5) * random.uniform(-unit, unit, x.shape)
         of_sums = pairs.of_sums(x, ufunc, *inputs, axis=axis) if of_terms else 1.0
         most = unit * np.sqrt(np.maximum(of_sums / 12, 1.0))
         return x * random.uniform(1 - most, 1 + most, x.shape)
