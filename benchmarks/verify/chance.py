@@ -116,10 +116,8 @@ def _shifted(case: Case, random: np.random.Generator) -> Case:
 def _of_some(case: Case, random: np.random.Generator, function: Callable[[Array], Array]) -> Case:
     """Other arrays of one argument, or of all."""
     places = float_arrays(case)
-    if random.integers(2):
-        argument = random.choice([*{i for i, _ in places}])
-        places = [place for place in places if place[0] == argument]
-    return _of_places(case, places, function)
+    chosen = _of_an_argument(places, random) if random.integers(2) else places
+    return _of_places(case, chosen, function)
 
 
 def _of_one(case: Case, random: np.random.Generator, function: Callable[[Array], Array]) -> Case:
@@ -127,9 +125,14 @@ def _of_one(case: Case, random: np.random.Generator, function: Callable[[Array],
     places = [place for place in float_arrays(case) if _has_both_signs(get(case, place))]
     if not places:
         return case
-    argument = random.choice([*{i for i, _ in places}])
-    of = [place for place in places if place[0] == argument]
+    of = _of_an_argument(places, random)
     return _of_places(case, [of[random.integers(len(of))]], function)
+
+
+def _of_an_argument(places: Sequence[tuple[int, Any]], random: np.random.Generator) -> list[Any]:
+    """Those places that are of one argument, each as likely."""
+    argument = random.choice([*{i for i, _ in places}])
+    return [place for place in places if place[0] == argument]
 
 
 def _of_places(case: Case, places: Sequence[Place], function: Callable[[Array], Array]) -> Case:
@@ -169,10 +172,10 @@ def _edited(
     ]
     if not long:
         return case
-    argument = random.choice([*{i for i, _ in long}])
-    of = [j for i, j in long if i == argument]
+    of = _of_an_argument(long, random)
+    argument, at = of[random.integers(len(of))]
     changed = deepcopy(case[argument])
-    value = objects(changed)[of[random.integers(len(of))]]
+    value = objects(changed)[at]
     one, other = random.choice(_entries(value, padded), 2, replace=False)
     entries = value.flat if _is_of_floats(value) else value
     entries[one], entries[other] = edit(deepcopy(entries[one]), deepcopy(entries[other]))
