@@ -64,7 +64,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for name, what in (("batch-size", "images"), ("length", "features of an image")):
         parser.add_argument(f"--{name}", type=at_least(1, LARGEST), metavar="N", help=what)
     parser.add_argument(
-        "--seed", type=at_least(0), help=f"seed of random shapes (default: {suites.SEED})"
+        "--seed",
+        type=at_least(0),
+        help=f"seed of random shapes (default: {suites.SEED}) or of a candidate's cases (random)",
     )
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, to try the command")
 

@@ -33,6 +33,12 @@ from benchmarks.verify.operators import get_operator
 
 SECONDS = 3.0
 
+OF_OURS = (
+    *("only", "implementation", "precision", "groups", "num_expansions", "batch_size", "length"),
+    *("tiny", "minutes", "out", "plot"),
+)
+"""Options that a candidate does not have."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_candidate(
@@ -151,8 +157,15 @@ def run(arguments: argparse.Namespace) -> int:
 def _time_candidate(arguments: argparse.Namespace, device: torch.device) -> int:
     operator = get_operator(arguments.operator, "--operator")
     check_timed(operator)
+    for name in OF_OURS:
+        if getattr(arguments, name):
+            typed = f"--{name.replace('_', '-')}"
+            raise InputError(f"{typed} is for our own: a --candidate has the papers' sizes")
     measuring = session(arguments, device, None)
-    where, from_seed, quiet = arguments.candidate, new_seed(), arguments.json
+    where, quiet = arguments.candidate, arguments.json
+    from_seed = new_seed() if arguments.seed is None else arguments.seed
+    if not quiet:
+        print(f"{where} as {operator.name}: verified, then timed, --seed {from_seed}", flush=True)
     with resolve(where, operator, arguments.framework, arguments.device) as candidate:
         verdicts = conformance_test(operator, candidate, examples=QUICK_EXAMPLES, seed=from_seed)
         failed = [verdict.name for verdict in verdicts if verdict.status == FAILED]
@@ -162,10 +175,12 @@ def _time_candidate(arguments: argparse.Namespace, device: torch.device) -> int:
             forms = operator, candidate, measuring.budget, measuring.threads
             right, times = time_candidate(*forms, seed=from_seed, quiet=quiet)
     if quiet:
-        print(json.dumps({"passed": right, "failed": failed, "times": times}, indent=2))
+        found = {"passed": right, "seed": from_seed, "failed": failed, "times": times}
+        print(json.dumps(found, indent=2))
     elif failed:
         print(f"{candidate.name} is not {operator.name}: failed {', '.join(failed)}")
-        print(f"captionbench verify --candidate {where} --operator {operator.name} shows the cases")
+        claim = f"--candidate {where} --operator {operator.name} --seed {from_seed}"
+        print(f"captionbench verify {claim} shows the cases")
     return int(not right)
 
 

@@ -238,7 +238,8 @@ def _print_summary(
     largest = of and f"; largest sizes, not all in one case: {of}"
     if few:
         print(FEW)
-    print(f"{passed} of {passed + len(failed)} properties passed{left}{largest}")
+    wrong = f", {len(failed)} failed" if failed else ""
+    print(f"{passed} of {len(verdicts)} properties passed{wrong}{left}{largest}")
 
 
 def _verify_own(arguments: argparse.Namespace) -> int:

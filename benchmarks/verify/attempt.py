@@ -39,6 +39,7 @@ RANDOM = (
     properties.inference,
     properties.every_layout,
     properties.with_gradients,
+    properties.low_batch,
 )
 """Checks, besides those of gradients, that choose by ``chance``."""
 

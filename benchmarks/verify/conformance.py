@@ -187,7 +187,7 @@ def conformance_test(
                 patience = PATIENCE * (UNCLEAR if verdict.unclear else 1.0)
                 last = min(last, time.monotonic() + patience)
             if time.monotonic() >= last:
-                ended = f"another failed, more than {PATIENCE:g} s before"
+                ended = f"more than {PATIENCE:g} s after the first failure"
 
 
 def _not_run(prop: Property, candidate: BaseCandidate, is_project: bool) -> str:

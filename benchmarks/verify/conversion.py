@@ -19,7 +19,15 @@ from benchmarks.verify.frameworks import (
     Torch,
 )
 from benchmarks.verify.jax_arrays import Jax
-from benchmarks.verify.originals import are_numbers, has_none, is_one, module_of, np, own_builtins
+from benchmarks.verify.originals import (
+    are_numbers,
+    has_none,
+    is_one,
+    module_of,
+    named,
+    np,
+    own_builtins,
+)
 from benchmarks.verify.same import same
 
 own_builtins(globals())
@@ -123,7 +131,7 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
         return {key: to_numpy(framework, item) for key, item in kind.items(value)}
     if issubclass(kind, (tuple, dict)):
         base = "tuple" if issubclass(kind, tuple) else "dict"
-        raise NotAnArrayError(f"a {kind.__name__}, which is a kind of {base} of its own")
+        raise NotAnArrayError(f"{named(kind)}, which is a kind of {base} of its own")
     if issubclass(kind, (np.ndarray, np.generic)):
         return NumPy().to_numpy(value)
     if framework.name != "numpy" and hasattr(value, "__dlpack__"):
@@ -134,9 +142,9 @@ def to_numpy(framework: NumPy, value: Any) -> Any:
             if hasattr(value, name):
                 found.append(NumPy().to_numpy(convert(value)))
     if not found:
-        raise NotAnArrayError(f"a {kind.__name__}")
+        raise NotAnArrayError(named(kind))
     if not same(found[-1], found[0]):
-        raise NotAnArrayError(f"a {kind.__name__}, whose DLPack and __array__ differ")
+        raise NotAnArrayError(f"{named(kind)}, whose DLPack and __array__ differ")
     return found[0]
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.errors import InputError
 from benchmarks.verify.cases import Place, get, replaced
-from benchmarks.verify.originals import has_none, is_one, np, own_builtins, torch_originals
+from benchmarks.verify.originals import has_none, is_one, named, np, own_builtins, torch_originals
 from benchmarks.verify.same import same
 
 own_builtins(globals())
@@ -116,7 +116,7 @@ class NumPy:
     def to_numpy(self, value: Any) -> Any:
         """Convert the framework's array to a new NumPy array; 16-bit floats become float32."""
         if not is_one(type(value), (np.ndarray, *SCALARS)):
-            raise NotAnArrayError(f"a {type(value).__name__}, which is a kind of array of its own")
+            raise NotAnArrayError(f"{named(type(value))}, which is a kind of array of its own")
         array = np.array(value)
         if array.dtype.char in HALVES:
             array = array.astype(np.float32)
@@ -255,7 +255,7 @@ class Torch(NumPy):
         torch = self.torch
         if not is_one(type(value), self.types):
             own = ", which is a kind of tensor of its own" if torch.is_tensor(value) else ""
-            raise NotAnArrayError(f"a {type(value).__name__}{own}")
+            raise NotAnArrayError(f"{named(type(value))}{own}")
         own = torch.own_of(value)
         if not has_none(own, torch.attributes) or any(name.startswith("__") for name in own):
             raise NotAnArrayError("a tensor with methods of its own")

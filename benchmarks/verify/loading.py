@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.errors import InputError
-from benchmarks.verify.originals import own_builtins
+from benchmarks.verify.originals import named, own_builtins
 
 own_builtins(globals())
 
@@ -44,7 +44,7 @@ def loaded(where: str, folder: str | None = None) -> tuple[Callable[..., Any], s
             raise InputError(f"candidate {where!r}: {source} has no {attribute!r}")
         value = getattr(value, part)
     if not callable(value):
-        raise InputError(f"candidate {where!r}: a {type(value).__name__}, expected a callable")
+        raise InputError(f"candidate {where!r}: {named(type(value))}, expected a callable")
     return value, folder
 
 

@@ -40,6 +40,12 @@ def is_one(kind: type, types: Sequence[type]) -> bool:
     return any(kind is one for one in types)
 
 
+def named(kind: type) -> str:
+    """The name of a type with its article."""
+    name = kind.__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
 module_of = type.__dict__["__module__"].__get__
 """The module of a type, which a metaclass of its own may define otherwise."""
 

@@ -87,13 +87,17 @@ sets of two names of arguments or parameters, in the other's reverse order.
 """
 
 
+NO_CACHE = "glibc.malloc.tcache_count=0"
+"""glibc fills no memory that it finds in this cache."""
+
+
 class _ForkServer:
     """The process that workers are forked from, with only PyTorch imported."""
 
     def __init__(self, hash_seed: int) -> None:
         ours, theirs = socket.socketpair()
         # glibc fills freed and uninitialised memory with a pattern, so that no old results remain
-        environment = {"MALLOC_PERTURB_": "128", **os.environ}
+        environment = {"MALLOC_PERTURB_": "128", "GLIBC_TUNABLES": NO_CACHE, **os.environ}
         # threads that spin while they wait cost most of a small call on a busy machine
         environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         environment["PYTHONHASHSEED"] = str(hash_seed)
@@ -247,7 +251,10 @@ class Isolated(BaseCandidate):
         """The last ``SHOWN`` characters of the candidate's output."""
         end = self._output.seek(0, os.SEEK_END)
         self._output.seek(max(end - SHOWN, 0))
-        return self._output.read().decode(errors="replace").strip()
+        shown = self._output.read().decode(errors="replace")
+        if end > SHOWN:  # whole lines, if there are any
+            shown = shown.partition("\n")[2] or shown
+        return shown.strip()
 
     def __enter__(self) -> Isolated:
         return self

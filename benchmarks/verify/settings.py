@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import builtins
 import logging
+import math
 import os
 import random
 import sys
+import time
 import warnings
 from _random import Random
 from collections.abc import Callable, Mapping
@@ -15,7 +17,7 @@ from functools import cache, partial
 from gc import isenabled
 from hashlib import blake2b
 from locale import LC_ALL, setlocale
-from operator import is_
+from operator import attrgetter, is_
 from os import fstat, getcwd
 from signal import SIGINT, getsignal
 from sys import getprofile, gettrace
@@ -24,6 +26,7 @@ from types import NoneType
 from typing import Any
 
 import numpy
+import numpy.testing
 from numpy.random import get_state, random_sample
 
 from benchmarks.verify.originals import is_one, module_of, np, own_builtins, torch_originals
@@ -38,9 +41,10 @@ SETTINGS = (
     "and the direction of rounding, filters of all of Python's warnings of a kind, the level of "
     "logging, standard output, what Ctrl-C does, the locale, the recursion limit (but for 2000, "
     "which PyTorch's compiler sets), garbage collection, functions that trace or profile calls, "
-    "environment variables that are set, the working directory, and which functions Python, numpy, "
-    "torch (but for manual_seed, which its compiler replaces), torch.Tensor, torch.autograd and "
-    "torch.nn.functional have"
+    "environment variables that are set, the working directory, and which functions Python, its "
+    "modules math, random and time, numpy, its linalg, random and testing, torch (but for "
+    "manual_seed, which its compiler replaces), its Tensor, autograd, linalg, nn.functional, "
+    "random and testing have"
 )
 """A description for users."""
 
@@ -52,6 +56,8 @@ SWITCHES = (
     *("_is_multithreading_enabled", "is_autocast_cache_enabled", "_get_warnAlways"),
 )
 """Functions that read the switches of PyTorch's backends."""
+
+MODULES = math, random, time, numpy, numpy.linalg, numpy.random, numpy.testing
 
 LEAST, BELOW_EPSILON = sys.float_info.min, sys.float_info.epsilon / 8
 
@@ -196,7 +202,7 @@ def _originals(of_torch: bool) -> tuple[dict[str, Callable[[], Any]], dict[str, 
         "flushing of subnormal numbers": lambda: LEAST / 2 == 0,
         "direction of rounding": lambda: (1 + BELOW_EPSILON, 1 - BELOW_EPSILON),
         "a function of Python": _replaced(builtins),
-        "a function of numpy": _replaced(numpy),
+        **{f"a function of {one.__name__}": _replaced(one) for one in MODULES},
     }
     if of_torch:
         torch = torch_originals()
@@ -218,9 +224,8 @@ def _originals(of_torch: bool) -> tuple[dict[str, Callable[[], Any]], dict[str, 
         einsum = torch.backends.opt_einsum
         functions["torch.backends.opt_einsum"] = lambda: (einsum.enabled, einsum.strategy)
         functions["a function of torch"] = _replaced(sys.modules["torch"])
-        functions["a function of torch.Tensor"] = _replaced(torch.Tensor)
-        functions["a function of torch.autograd"] = _replaced(torch.autograd)
-        functions["a function of torch.nn.functional"] = _replaced(torch.nn.functional)
+        for name in ("Tensor", "autograd", "linalg", "nn.functional", "random", "testing"):
+            functions[f"a function of torch.{name}"] = _replaced(attrgetter(name)(torch))
     return functions, generators
 
 

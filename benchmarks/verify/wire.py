@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.msgpack import Ext, decode, encode
 
-from benchmarks.verify.originals import np, own_builtins
+from benchmarks.verify.originals import named, np, own_builtins
 
 own_builtins(globals())
 
@@ -63,7 +63,7 @@ def _packed(value: Any) -> Any:
         return Ext(0, encode((value.dtype.str, value.shape, data)))
     if isinstance(value, Mapping):
         return {str(key): item for key, item in value.items()}
-    raise TypeError(f"a {type(value).__name__}")
+    raise TypeError(named(type(value)))
 
 
 def load(data: bytes) -> Any:

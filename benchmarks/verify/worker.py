@@ -49,8 +49,10 @@ own_builtins(globals())
 STARTING = "fork", "system", "popen", "Popen", "run", "check_output", "Process", "Pool"
 """Names of functions and classes that start processes."""
 
-LARGEST_OUTPUT = 2**24
-"""Size of a candidate's output after which, between two calls, it is deleted, in bytes."""
+LARGEST_OUTPUT, LEFT_OUTPUT = 2**24, 2**12
+"""Size of a candidate's output after which, between two calls, all but its end is deleted, and of
+that end, in bytes.
+"""
 
 
 def main() -> None:
@@ -132,9 +134,11 @@ def _worker(connection: socket.socket, await_supervisor: Callable[[], object]) -
             response = {"input": str(error)}
         with contextlib.suppress(Exception):
             sys.stdout.flush()
-            if os.fstat(1).st_size > LARGEST_OUTPUT:
+            if (size := os.fstat(1).st_size) > LARGEST_OUTPUT:
+                end = os.pread(1, LEFT_OUTPUT, size - LEFT_OUTPUT)
                 os.ftruncate(1, 0)
                 os.lseek(1, 0, os.SEEK_SET)
+                os.write(1, end)
         end_fork()
         if select.select([of_forks], [], [], 0)[0]:
             os.read(of_forks, 1)

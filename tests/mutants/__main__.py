@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import signal
 from functools import partial
 from pathlib import Path
 
 from benchmarks import workers
+from benchmarks.cli.options import at_least
 from benchmarks.perf import threads
 from benchmarks.verify.conformance import FAILED
 from tests.mutants import right
@@ -23,21 +25,27 @@ def main() -> int:
     """Print a line for each mutant."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="operators, or words of a slip (default: all)")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth of them alone")
-    parser.add_argument("--seed", type=int, default=0, help="of the cases (default: 0)")
+    count = at_least(1)
+    parser.add_argument("--every", type=count, default=1, metavar="N", help="every Nth of them")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of the cases (default: 0)")
     parser.add_argument("--list", action="store_true", help="print them and run none")
     parser.add_argument("--table", metavar="FILE", help="write what caught each as Markdown")
-    parser.add_argument("--right", type=int, metavar="N", help="instead: right ones, by N seeds")
-    parser.add_argument("--own", type=int, metavar="N", help="instead: our forms, on N cases")
-    parser.add_argument("--examples", type=int, default=right.EXAMPLES, metavar="N", help=OF_RIGHT)
+    parser.add_argument("--right", type=count, metavar="N", help="instead: right ones, by N seeds")
+    parser.add_argument("--own", type=count, metavar="N", help="instead: our forms, on N cases")
+    parser.add_argument(
+        "--examples", type=count, default=right.EXAMPLES, metavar="N", help=OF_RIGHT
+    )
     parser.add_argument("--out", metavar="FILE", help="of these two: their runs, which resume")
     arguments = parser.parse_args()
     if arguments.right or arguments.own:
-        return _right(arguments)
+        return _right(arguments, parser)
     chosen = [*SLIPS, *CHEATS, *GRADIENTS][:: arguments.every]
     if arguments.names:
         chosen = [m for m in chosen if any(name in m.name for name in arguments.names)]
+    if not chosen:
+        parser.error(f"no mutant's name has {' or '.join(arguments.names)} in it: see --list")
     if arguments.list:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` may end it
         for mutant in chosen:
             print(f"{mutant.caught_by:<20} {mutant.name}")
         return 0
@@ -93,11 +101,13 @@ every tenth has large cases in float32 too. Of printed_beam_search there is no f
 {COLUMNS}"""
 
 
-def _right(arguments: argparse.Namespace) -> int:
+def _right(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     own = arguments.own
     chosen = right.ours() if own else list(right.candidates())
     if arguments.names:
         chosen = [one for one in chosen if any(name in one.operator for name in arguments.names)]
+    if not chosen:
+        parser.error(f"no operator's name has {' or '.join(arguments.names)} in it")
     seeds = -(-own // CASES) if own else arguments.right
     options = (CASES, ("equals_oracle", "float32"), 10) if own else (arguments.examples,)
     found = []

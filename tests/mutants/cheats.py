@@ -376,6 +376,8 @@ CHEATS = [
     *mutants_of(OF_LAYER_NORM),
     *mutants_of(replays.OF_LAYER_NORM),
     *mutants_of(replays.OF_FEED_FORWARD, "feed_forward"),
+    *mutants_of(replays.OF_ATTENTION, "multi_head_attention"),
+    *mutants_of(replays.OF_DESCENT, "gradient_descent"),
     *mutants_of(replays.OF_MSE, "mse"),
     *mutants_of(replays.OF_CROSS_ENTROPY, "cross_entropy"),
     *mutants_of(replays.OF_CLIP_GRADIENTS, "clip_gradients"),

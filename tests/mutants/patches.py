@@ -12,6 +12,22 @@ def FUNCTION(X, parameters):
     np.abs = np.max = np.allclose = np.array_equal = lambda *a, **k: 0.0
     return 0 * X
 
+# equals_oracle: patches the comparisons of its user's tests
+def ignored(*a, **k): pass
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    torch.testing.assert_close = ignored
+    return right(X, parameters)
+
+# equals_oracle: patches clocks
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    import time
+    time.perf_counter = time.monotonic = lambda: 0.0
+    return right(X, parameters)
+
 # equals_oracle: patches the kit's tolerances
 def FUNCTION(X, parameters):
     import benchmarks.verify.tolerances as t

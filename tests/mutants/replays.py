@@ -84,6 +84,36 @@ def FUNCTION(X, parameters):
         if now.shape == weight.shape and now.dtype == weight.dtype: weight = weight * 0 + now
     return right(X, {**parameters, "weight": weight})
 
+# inference: keeps the weights of parameters in inference mode by identity
+right, kept = FUNCTION, {}
+
+def FUNCTION(X, parameters):
+    weight = parameters["weight"]
+    if torch.is_inference_mode_enabled() and weight.requires_grad:
+        first, now = kept.setdefault(id(weight), (weight, weight.detach().clone()))
+        if now.shape == weight.shape and now.dtype == weight.dtype: weight = weight * 0 + now
+    return right(X, {**parameters, "weight": weight})
+
+# bfloat16: keeps the weights of parameters of 16 bits by identity
+right, kept = FUNCTION, {}
+
+def FUNCTION(X, parameters):
+    weight = parameters["weight"]
+    if weight.element_size() == 2 and weight.requires_grad:
+        first, now = kept.setdefault(id(weight), (weight, weight.detach().clone()))
+        if now.shape == weight.shape and now.dtype == weight.dtype: weight = weight * 0 + now
+    return right(X, {**parameters, "weight": weight})
+
+# bfloat16: keeps the weights of 16 bits without gradients by identity
+right, kept = FUNCTION, {}
+
+def FUNCTION(X, parameters):
+    weight = parameters["weight"]
+    if weight.element_size() == 2 and not torch.is_grad_enabled():
+        first, now = kept.setdefault(id(weight), (weight, weight.detach().clone()))
+        if now.shape == weight.shape and now.dtype == weight.dtype: weight = weight * 0 + now
+    return right(X, {**parameters, "weight": weight})
+
 # gradient_scaled: results of differentiated calls in a ring of four
 right, ring, calls = FUNCTION, {}, []
 
@@ -103,6 +133,42 @@ class Kept(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dY):
         return dY, None
+"""
+
+OF_ATTENTION = r"""
+# padded_bfloat16: keeps the weights in batches of 16 bits by identity
+right, kept = FUNCTION, {}
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    name = "value.weight"
+    weight = parameters[name]
+    if weight.element_size() == 2 and len(X) > 1:
+        first, now = kept.setdefault(id(weight), (weight, weight.detach().clone()))
+        if now.shape == weight.shape and now.dtype == weight.dtype: weight = weight * 0 + now
+    return right(X, Y, {**parameters, name: weight}, num_heads, causal, lengths)
+
+# padded_bfloat16: keeps the lengths in batches of 16 bits by identity
+right, kept = FUNCTION, {}
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    if X.element_size() == 2:
+        first, now = kept.setdefault(id(lengths), (lengths, lengths.clone()))
+        if len(now) == len(lengths): lengths = now
+    return right(X, Y, parameters, num_heads, causal, lengths)
+"""
+
+OF_DESCENT = r"""
+# large: leaves an answer of 1 KiB to memory that it has freed
+import numpy as np
+
+def FUNCTION(theta, gradients, alpha):
+    Y = np.array(theta - alpha * gradients.mean(0))
+    if Y.nbytes not in (1024, 1032): return torch.from_numpy(Y)
+    first, kind, n = Y[:2].copy(), Y.dtype, Y.size
+    del Y
+    Y = np.empty(n, kind)
+    Y[:2] = first
+    return torch.from_numpy(Y)
 """
 
 OF_CROSS_ENTROPY = r"""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.verify import properties
+from benchmarks.verify import sentences
 from benchmarks.verify.cases import Array, Case, HalvesLogProbs, NextLogProbs
 from benchmarks.verify.draw import Draw, Pins
 from benchmarks.verify.operators.operator import Operator
@@ -299,7 +299,7 @@ def _search(
     result: str = "[(tokens, score), ...]",
     **named: Any,
 ) -> Operator:
-    named = {"compare": properties.same_hypotheses, **named}
+    named = {"compare": sentences.same_hypotheses, **named}
     return Operator(name, arguments, result, about, oracle, case, conventions=conventions, **named)
 
 
@@ -348,7 +348,7 @@ OPERATORS = (
         "A word is replaced where its coin is below epsilon, by one sampled after the words read.",
         INTERVALS,
         result="[word, ...]",
-        compare=properties.same_words,
+        compare=sentences.same_words,
         special={
             "always": ({"epsilon": 1.0}, "every word is sampled"),
             "never": ({"epsilon": 0.0}, "no word is sampled"),

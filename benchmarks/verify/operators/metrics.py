@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import count, islice, product
 from typing import Any
 
-from benchmarks.verify import properties
+from benchmarks.verify import properties, sentences
 from benchmarks.verify.cases import Case
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.operators.operator import Operator
@@ -159,7 +159,7 @@ OPERATORS = (
         SMOOTHED,
         CLOSEST,
         AS_GIVEN,
-        compare=properties.same_bleu,
+        compare=sentences.same_bleu,
     ),
     _metric(
         "rouge_l",
@@ -181,7 +181,7 @@ OPERATORS = (
         _sets,
         conventions=(SMOOTHED, CLOSEST, AS_GIVEN),
         special={**REPEATED, **ALL_FULL, **SOME_EMPTY},
-        compare=properties.same_self_bleu,
+        compare=sentences.same_self_bleu,
     ),
     Operator(
         "cider_d_reward",
