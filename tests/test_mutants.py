@@ -8,6 +8,7 @@ import pytest
 from benchmarks.verify.candidate import CandidateError
 from benchmarks.verify.conformance import FAILED
 from benchmarks.verify.operators import OPERATORS
+from tests.mutants.__main__ import main
 from tests.mutants.cheats import CHEATS
 from tests.mutants.gradient_slips import GRADIENTS
 from tests.mutants.mutant import caught
@@ -29,6 +30,15 @@ def test_the_table_covers_every_operator_and_names_properties_that_it_has():
 def test_a_mutant_is_a_program_that_differs(mutant):
     assert ast.parse(mutant.text())
     assert mutant.old != mutant.new
+
+
+@pytest.mark.parametrize("wrong", [["nosuchname"], ["--right", "1", "nosuch"], ["--every", "0"]])
+def test_a_campaign_of_nothing_is_bad_input(wrong, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["mutants", *wrong])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "error: " in capsys.readouterr().err
 
 
 # one of each kind; `python -m tests.mutants` runs all

@@ -316,6 +316,17 @@ def test_the_commands_time_what_they_have_verified(in_a_hurry, capsys):
         assert set(times["forms"]) == {"torch", f"{RIGHT}:layer_norm"}
 
 
+def test_a_seed_is_printed_and_what_a_candidate_does_not_have_is_refused(in_a_hurry, capsys):
+    claim = ["time", "--candidate", f"{RIGHT}:layer_norm", "--operator", "layer_norm"]
+    assert main([*claim, "--seconds", "0.1", "--seed", "5"]) == 0
+    assert "as layer_norm: verified, then timed, --seed 5\n" in capsys.readouterr().out
+    for option in (["--tiny"], ["--length", "7"], ["--only", "x"], ["--out", "x"]):
+        assert main([*claim, *option]) == 2
+        said = capsys.readouterr()
+        assert not said.out
+        assert f"{option[0]} is for our own: a --candidate has the papers' sizes" in said.err
+
+
 def test_a_wrong_candidate_is_not_timed(in_a_hurry, tmp_path, capsys):
     wrong = f"{written(tmp_path, 'def f(X, parameters):' + chr(10) + '    return X')}:f"
     claim = ["--candidate", wrong, "--operator", "layer_norm"]

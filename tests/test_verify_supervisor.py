@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.errors import InputError
@@ -84,6 +85,17 @@ def test_what_crashes_prints_where(tmp_path):
         printed = candidate.printed()
     assert "Segmentation fault" in printed
     assert re.search(rf'File "{where}", line \d+ in f\n', printed)
+
+
+def test_of_much_that_is_printed_the_last_lines_are_shown_whole(tmp_path):
+    text = "def f(X, _):\n    for i in range(300_000): print('x' * 60, i)\n    return X\n"
+    where = f"{written(tmp_path, text)}:f"
+    with resolve(where, OPERATORS["layer_norm"], "numpy") as candidate:
+        candidate(np.ones(2), {})
+        *shown, last = candidate.printed().splitlines()
+    assert last == f"{'x' * 60} 299999"
+    assert len(shown) > 9
+    assert {len(line) for line in shown} == {len(last)}
 
 
 @pytest.mark.skipif(not confines(), reason="this Linux has no Landlock for signals")
