@@ -40,6 +40,7 @@ RANDOM = (
     properties.every_layout,
     properties.with_gradients,
     properties.low_batch,
+    properties.same_array,
 )
 """Checks, besides those of gradients, that choose by ``chance``."""
 

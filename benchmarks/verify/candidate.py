@@ -20,7 +20,14 @@ from typing import Any
 
 from benchmarks.verify import wire
 from benchmarks.verify.cases import MODELS, Place, each_once, objects
-from benchmarks.verify.conversion import FRAMEWORKS, framework_of, from_numpy, poison, to_numpy
+from benchmarks.verify.conversion import (
+    FRAMEWORKS,
+    framework_of,
+    from_numpy,
+    poison,
+    refill,
+    to_numpy,
+)
 from benchmarks.verify.earlier import (
     COMPARED_BYTES,
     EarlierResults,
@@ -29,7 +36,8 @@ from benchmarks.verify.earlier import (
     share_memory,
     size_of,
 )
-from benchmarks.verify.frameworks import REQUIRING, BackwardError, NotAnArrayError
+from benchmarks.verify.frameworks import BackwardError, NotAnArrayError
+from benchmarks.verify.layouts import unfilled
 from benchmarks.verify.loading import InContext, importable, loaded, padding_argument
 from benchmarks.verify.originals import np, own_builtins
 from benchmarks.verify.same import same
@@ -210,7 +218,7 @@ class Candidate(BaseCandidate):
         self._seeds: dict[str, Any] = {}
         self._given: list[Any] = []
         self._returned: Any = None
-        self._factor = 1.0
+        self._factor, self._refills = 1.0, 0
         self._earlier = EarlierResults(self._content)
         of_arrays = partial(arrays_content, self._arrays)
         self._earlier_given, self._earlier_backward = (EarlierResults(of_arrays) for _ in range(2))
@@ -223,14 +231,16 @@ class Candidate(BaseCandidate):
         # a candidate that keeps its last result or arguments for the next call finds NaN there, or
         # other numbers, which show what leaves NaN as it is
         self._factor = 1 + urandom(1)[0] / 256 if isnan(self._factor) else nan
-        poison(self._arrays, [self._returned, *self._given], self._factor)
+        left = [] if reuse else self._given
+        poison(self._arrays, [self._returned, *left], self._factor)
         last, self._returned = self._returned, None
         if last is not None and not share_memory(self._arrays, last, self._given):
             self._earlier.add(last)
         if not reuse and sum(map(size_of, self._given)) < COMPARED_BYTES:
             self._earlier_given.add(self._given)
         if reuse:
-            self._refill(self._given, case)
+            self._refills += 1
+            refill(self._arrays, self._given, case, self._refills % 3 == 0)
         else:
             self._given = self._converted(case, layout)
         call, parts = partial(self.invoke, self._given, keyword), [*map(objects, self._given)]
@@ -245,8 +255,7 @@ class Candidate(BaseCandidate):
             self.result_framework = "torch"  # torch.compile returns NumPy's arrays for NumPy's
         assert_unchanged(self._after(self._given, case), case, keyword)
         assert_same_objects(self._given, parts, keyword)
-        is_plain = partial(self._arrays.is_plain, requires=layout.startswith(REQUIRING))
-        if not all(map(is_plain, chain.from_iterable(map(objects, self._given)))):
+        if not all(map(self._arrays.is_plain, chain.from_iterable(map(objects, self._given)))):
             raise CandidateError("required a gradient of its arguments, or set one", "in place")
         for what, of in (("the result", self._earlier), ("an argument", self._earlier_given)):
             if of.has_changed():
@@ -347,8 +356,8 @@ class Candidate(BaseCandidate):
         then: list[Any] | None,
     ) -> list[Any]:
         self._assert_no_setting_is(self._changed_outside())
-        given = self._converted(arguments, layout)
-        also = None if then is None else self._converted(then, layout)
+        given = self._converted(arguments, unfilled(layout))
+        also = None if then is None else self._converted(then, unfilled(layout))
         parts = [*map(objects, given)]
         returned: list[Any] = []
 
@@ -437,20 +446,6 @@ class Candidate(BaseCandidate):
                 f"raised {kind}{said and f': {said}'}",
                 of_limit or (BACKWARD if in_backward else f"raised {kind}"),
             ) from error
-
-    def _refill(self, given: list[Any], arguments: Sequence[Any]) -> None:
-        for i, value in enumerate(arguments):
-            if isinstance(value, np.ndarray):
-                self._arrays.refill(given[i], value)
-            elif isinstance(value, Mapping):
-                for key, array in value.items():
-                    self._arrays.refill(given[i][key], array)
-            elif isinstance(value, MODELS):
-                given[i].table[...] = value.table
-            elif isinstance(value, list):
-                given[i][:] = from_numpy(self._arrays, value)
-            else:
-                given[i] = from_numpy(self._arrays, value)
 
 
 def _ignore(error: str, flag: int) -> None:

@@ -12,13 +12,9 @@ from typing import Any
 
 from benchmarks.verify import wire
 from benchmarks.verify.cases import MODELS
-from benchmarks.verify.frameworks import (
-    REQUIRING,
-    NotAnArrayError,
-    NumPy,
-    Torch,
-)
+from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch
 from benchmarks.verify.jax_arrays import Jax
+from benchmarks.verify.layouts import OF_MODULES, REQUIRING
 from benchmarks.verify.originals import (
     are_numbers,
     has_none,
@@ -48,8 +44,9 @@ def from_numpy(framework: NumPy, value: Any, layout: str = "plain", copy: bool =
     if isinstance(value, np.ndarray):
         return framework.from_numpy(value, layout, copy)
     if isinstance(value, Mapping):
-        of = OrderedDict if layout.startswith(REQUIRING) else dict
-        return of((key, from_numpy(framework, item, layout, copy)) for key, item in value.items())
+        is_module = layout.partition(" ")[0] in OF_MODULES
+        of, inner = (OrderedDict, REQUIRING) if is_module else (dict, layout)
+        return of((key, from_numpy(framework, item, inner, copy)) for key, item in value.items())
     if isinstance(value, list):  # one list that is there twice stays one
         items = {id(item): from_numpy(framework, item, layout, copy) for item in value}
         return [items[id(item)] for item in value]
@@ -158,3 +155,39 @@ def poison(framework: NumPy, values: Sequence[Any], factor: float) -> None:
         elif hasattr(value, "dtype"):
             with contextlib.suppress(Exception), np.errstate(all="ignore"):
                 framework.poison(value, factor)
+
+
+def refill(framework: NumPy, given: list[Any], case: Sequence[Any], replaces: bool) -> None:
+    """Write a case's numbers into the converted arguments of another of the same shapes.
+
+    With ``replaces`` mappings get other arrays, in the same memory.
+    """
+    for i, value in enumerate(case):
+        if isinstance(value, np.ndarray):
+            framework.refill(given[i], value)
+        elif isinstance(value, Mapping):
+            for key, array in value.items():
+                framework.refill(given[i][key], array)
+                if replaces:
+                    given[i][key] = framework.another(given[i][key])
+        elif isinstance(value, MODELS):
+            given[i].table[...] = value.table
+        elif isinstance(value, list):
+            _refill_list(given[i], from_numpy(framework, value))
+        else:
+            given[i] = from_numpy(framework, value)
+    for one, value in zip(given, case, strict=True):  # lists may be parts of several
+        if isinstance(value, list) and one != value:
+            one[:] = from_numpy(framework, value)
+
+
+def _refill_list(given: list[Any], value: list[Any]) -> None:
+    """Items are replaced, but for lists, which are refilled."""
+    if len(given) != len(value):
+        given[:] = value
+        return
+    for i, item in enumerate(value):
+        if isinstance(item, list) and isinstance(given[i], list):
+            _refill_list(given[i], item)
+        else:
+            given[i] = item

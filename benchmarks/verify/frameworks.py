@@ -1,13 +1,4 @@
-"""Convert NumPy arrays to a candidate's framework (NumPy, PyTorch or JAX) and back.
-
-``layout`` is the memory layout: "plain" (contiguous), "broadcast" (stride zero along each axis on
-which all entries are equal), "rows" (the first rows of each sequence of a batch of longer ones), or
-one of ``VIEWS``: "strided" (every second entry of a larger array), "columns" (the last entries of
-each row of a larger array), "transposed" (strides in reverse order) or "offset" (contiguous, from
-the second entry of a larger array on, so not aligned); or ``OWN``, or ``REQUIRING``. One of
-PyTorch's modes without gradients, ``INFERENCE``, may follow, or stand for "plain" in it. Of a
-gradient it may be "computed": arguments that are results of operations, no leaves; or ``REFILLED``.
-"""
+"""Convert NumPy arrays to a candidate's framework (NumPy, PyTorch or JAX) and back."""
 
 from __future__ import annotations
 
@@ -19,6 +10,7 @@ from math import isnan
 from typing import Any
 
 from benchmarks.errors import InputError
+from benchmarks.verify import layouts
 from benchmarks.verify.cases import Place, get, replaced
 from benchmarks.verify.originals import has_none, is_one, named, np, own_builtins, torch_originals
 from benchmarks.verify.same import same
@@ -32,18 +24,6 @@ HALVES = frozenset("eE")
 """Characters of the dtypes float16 and bfloat16."""
 
 NAN, NAN_BFLOAT16 = np.array(np.nan), 0x7FC0
-
-ROWS = "rows"
-VIEWS = ("strided", "columns", "transposed", "offset")
-INFERENCE = ("no_grad", "inference_mode")
-REQUIRING = "requiring"
-"""The layout of arrays that are a module's parameters, in an ordered mapping."""
-
-OWN = "own"
-"""The layout of arrays that own their memory."""
-
-REFILLED = "refilled"
-"""The layout of a gradient in tensors that had other numbers, and their backward pass, before."""
 
 
 class BackwardError(Exception):
@@ -76,18 +56,18 @@ class NumPy:
     def from_numpy(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
         """Convert a NumPy array, also a 16-bit one; without ``copy`` only if needed."""
         layout = layout.partition(" ")[0]
-        if layout == OWN:
+        if layout == layouts.OWN:
             return array.copy()
         if layout == "broadcast" and array.ndim:
             one = array[_distinct(array)].copy()
             sizes = zip(one.shape, array.shape, one.strides, strict=True)
             strides = [0 if size < whole else stride for size, whole, stride in sizes]
             return np.ndarray(array.shape, array.dtype, one, strides=strides)
-        if layout == ROWS and array.ndim > 2:
+        if layout == layouts.ROWS and array.ndim > 2:
             ones = array.copy()
             ones[...] = 1
             return np.concatenate([array, ones], -2)[..., : array.shape[-2], :]
-        if layout in VIEWS and array.ndim:
+        if layout in layouts.VIEWS and array.ndim:
             if layout == "transposed":
                 return array.T.copy().T
             *rows, d = array.shape
@@ -107,9 +87,9 @@ class NumPy:
             return False
         return bool(value.__array_interface__ == array.__array_interface__)
 
-    def is_plain(self, value: Any, requires: bool = False) -> bool:
-        """Whether an argument is part of no graph: it has no gradient, nor requires one, if it did
-        not before.
+    def is_plain(self, value: Any) -> bool:
+        """Whether an argument is part of no graph: it has no gradient, nor requires one, unless it
+        is a parameter.
         """
         return True
 
@@ -131,6 +111,10 @@ class NumPy:
     def refill(self, given: Any, array: Any) -> None:
         """Write ``array`` into a converted array."""
         given[...] = array
+
+    def another(self, given: Any) -> Any:
+        """Another array in the memory of a converted one."""
+        return given.view()
 
     def poison(self, given: Any, factor: float) -> None:
         """Write other numbers into a converted array, or NaN if ``factor`` is: into integers, which
@@ -213,7 +197,7 @@ class Torch(NumPy):
 
     def from_numpy(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
         torch, methods, layout = self.torch, self.torch.methods, layout.partition(" ")[0]
-        is_view = layout in (*VIEWS, ROWS, "broadcast")
+        is_view = layout in (*layouts.VIEWS, layouts.ROWS, "broadcast")
         array = super().from_numpy(array, layout if is_view else "plain", copy or is_view)
         whole = array  # of which it is a view
         while is_view and type(whole.base) is np.ndarray:
@@ -232,9 +216,12 @@ class Torch(NumPy):
             )
             if methods.stride(tensor) != strides:
                 raise InputError("candidate: expected PyTorch's as_strided, which it has replaced")
-        if layout == OWN:
+        if layout == layouts.OWN:
             return methods.clone(tensor)
-        if layout == REQUIRING and methods.is_floating_point(tensor):
+        if layout == layouts.INFERRED:
+            with torch.inference_mode():
+                return methods.clone(tensor)
+        if layout == layouts.REQUIRING and methods.is_floating_point(tensor):
             return methods._make_subclass(torch.Parameter, tensor, True)
         return tensor
 
@@ -286,12 +273,12 @@ class Torch(NumPy):
             value = step(value)
         return super().to_numpy(methods.numpy(value))
 
-    def is_plain(self, value: Any, requires: bool = False) -> bool:
+    def is_plain(self, value: Any) -> bool:
         if not self.torch.is_tensor(value):
             return True
         methods = self.torch.methods
         needs, grad, hooks = methods.requires_grad, methods.grad, methods._backward_hooks
-        if needs.__get__(value) != (requires and methods.is_floating_point(value)):
+        if needs.__get__(value) != (type(value) is self.torch.Parameter):
             return False
         return grad.__get__(value) is hooks.__get__(value) is None
 
@@ -304,9 +291,18 @@ class Torch(NumPy):
         if memory is None:
             methods.copy_(methods.data.__get__(given), self.from_numpy(array))
         else:  # by no operator, which a candidate may have replaced
-            memory[...] = array.view(memory.dtype) if array.dtype.kind == "V" else array
+            numbers = array.view(memory.dtype) if array.dtype.kind == "V" else array
+            if (memory == numbers).all():  # nor does its version change
+                return
+            memory[...] = numbers
             if not methods.is_inference(given):  # as optimisers do, whose updates it shows
                 self.torch.increment_version([given])
+
+    def another(self, given: Any) -> Any:
+        tensor = self.torch.methods.data.__get__(given)  # of another version
+        is_parameter = type(given) is self.torch.Parameter
+        make = self.torch.methods._make_subclass
+        return make(self.torch.Parameter, tensor, True) if is_parameter else tensor
 
     def poison(self, given: Any, factor: float) -> None:
         methods, memory = self.torch.methods, self.torch.in_memory(given)
@@ -328,17 +324,20 @@ class Torch(NumPy):
         layout: str = "plain",
         then: Sequence[Any] | None = None,
     ) -> list[Any]:
+        refills, layout = layout.startswith(layouts.REFILLED), layouts.unfilled(layout)
+        of_upstream = "plain" if layout in layouts.OF_MODULES else layout
         leaves, methods = [get(case, place) for place in places], self.torch.methods
         requires, shape = methods.requires_grad.__get__, methods.shape.__get__
         for leaf in leaves:
             methods.requires_grad_(leaf)
-        if layout == "computed":
-            computed = map(methods.clone, leaves)
-            case = replaced(case, dict(zip(places, computed, strict=True)))
+        if layout in (layouts.COMPUTED, layouts.HIDDEN):
+            of = zip(places, leaves, strict=True)
+            some = [pair for pair in of if layout == layouts.COMPUTED or pair[0][1] is None]
+            case = replaced(case, {place: methods.clone(leaf) for place, leaf in some})
         before, grad = [], methods.grad
         for leaf in leaves if uses > 1 else ():  # as an optimiser leaves it
             grad.__set__(leaf, self.torch.zeros_like(leaf))
-        if layout == REFILLED:
+        if refills:
             before, then = [self._differentiated(loss, case, then, leaves, read)], None
         results, numbers = [], []
 
@@ -372,7 +371,7 @@ class Torch(NumPy):
                 upstream = np.asarray(i * np.asarray(weights), output.dtype)
                 of = upstream if isinstance(result, (list, tuple)) else [upstream]
                 pairs = zip(_parts(result), of, strict=True)
-                found += [(y, self.from_numpy(dy, layout)) for y, dy in pairs if requires(y)]
+                found += [(y, self.from_numpy(dy, of_upstream)) for y, dy in pairs if requires(y)]
             return found
 
         # between its two passes nothing is called that a candidate may have replaced, but for views
@@ -476,7 +475,9 @@ class Torch(NumPy):
 
     def mode(self, layout: str) -> AbstractContextManager[Any]:
         name = layout.rpartition(" ")[2]
-        mode: Any = getattr(self.torch, name) if name in INFERENCE else contextlib.nullcontext
+        mode: Any = (
+            getattr(self.torch, name) if name in layouts.INFERENCE else contextlib.nullcontext
+        )
         return mode()
 
     @contextlib.contextmanager

@@ -16,8 +16,8 @@ from zlib import crc32
 import numpy as np
 
 from benchmarks.verify.candidate import BaseCandidate
-from benchmarks.verify.cases import Case, get, replaced, reversed_arrays, size
-from benchmarks.verify.chance import alike, all_alike
+from benchmarks.verify.cases import Case, float_arrays, get, replaced, reversed_arrays, size
+from benchmarks.verify.chance import alike, all_alike, generator
 from benchmarks.verify.derivatives import (
     differences,
     directions,
@@ -33,7 +33,7 @@ from benchmarks.verify.differentiation import (
     flat,
 )
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.frameworks import REFILLED, VIEWS
+from benchmarks.verify.layouts import COMPUTED, HIDDEN, MODULE, OWN, REFILLED, REQUIRING, VIEWS
 from benchmarks.verify.oracle import in_dtype, in_float64
 from benchmarks.verify.properties import (
     FEW,
@@ -70,8 +70,9 @@ def gradient(
 ) -> None:
     """The gradient equals central differences of the oracle, and does not change the output."""
     of = Gradients(candidate, oracle, by, limit, uses)
-    for other in defined(oracle, [alike(case, isinstance(candidate, Batched))]):
-        of(other)
+    if size(case) < SMALL or generator().integers(2):
+        for other in defined(oracle, [alike(case, isinstance(candidate, Batched))]):
+            of(other)
     arrays, n = of(case), len(of.places(case))
     for i in range(uses):  # as many backward passes
         of.assert_correct(arrays[i * n :][:n], case)
@@ -167,8 +168,26 @@ def gradient_after_other(
     others = another(Draw(size(case))), another(Draw(size(case) + 1)), reversed_arrays(case)
     ways: list[dict[str, Any]] = [{"then": one} for one in others]
     if candidate.framework == "torch":
-        ways.append({"then": others[-1], "layout": REFILLED})
+        ways += refilled_ways(of, case, others[-1])
     assert_same_gradients(of, case, *ways)
+
+
+def refilled_ways(of: Gradients, case: Case, other: Case) -> list[dict[str, Any]]:
+    """In tensors of ``other`` before: all leaves, and three of other layouts, or frozen arrays."""
+    places = of.places(case)
+    every, inner = float_arrays(case), [place for place in places if place[1] is not None]
+    found: list[dict[str, Any]] = [{"layout": layout} for layout in (OWN, *VIEWS, COMPUTED)]
+    if places == every:
+        found.append({"layout": REQUIRING})
+    if inner and inner == [place for place in every if place[1] is not None]:
+        found += [{"layout": HIDDEN}, {"layout": MODULE, "places": inner}]
+    if 0 < len(inner) < len(places):
+        found.append({"places": [place for place in places if place[1] is None]})
+    some = [{}, *(found[i] for i in generator().permutation(len(found))[:3])]
+    return [
+        {**way, "then": other, "layout": f"{REFILLED} {way.get('layout', '')}".strip()}
+        for way in some
+    ]
 
 
 def inference_state(

@@ -40,7 +40,7 @@ from benchmarks.verify.candidate import (
     assert_unchanged,
 )
 from benchmarks.verify.cases import Place
-from benchmarks.verify.frameworks import REFILLED
+from benchmarks.verify.layouts import COPIED, REFILLED
 from benchmarks.verify.shared import Shared
 
 CALL_TIMEOUT = 30.0
@@ -264,7 +264,8 @@ class Isolated(BaseCandidate):
         self._output.close()
 
     def _call(self, case: list[Any], layout: str, keyword: str, reuse: bool) -> Any:
-        results, _ = self._ask("_call", (case, layout, keyword, reuse), reuse)
+        in_given = reuse and layout.partition(" ")[0] not in COPIED
+        results, _ = self._ask("_call", (case, layout, keyword, reuse), in_given)
         if len(results) != 1:
             raise CandidateError(INVALID, "protocol")
         self._assert_unchanged(case, keyword)
@@ -281,7 +282,7 @@ class Isolated(BaseCandidate):
         of_each = [len(found) if isinstance(found, list) else -1 for found in passes]
         if len(outputs) != calls or of_each != [len(places)] * uses:
             raise CandidateError(INVALID, "protocol")
-        if layout == REFILLED:  # whose first call is on the others
+        if layout.startswith(REFILLED):  # whose first call is on the others
             outputs = [*outputs[1:], outputs[0]]
         return [*chain.from_iterable(passes), outputs]
 

@@ -32,7 +32,7 @@ from benchmarks.verify.cases import (
 )
 from benchmarks.verify.chance import alike, all_alike, generator
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.frameworks import INFERENCE, OWN, REQUIRING, ROWS, VIEWS
+from benchmarks.verify.layouts import EVALUATION, INFERENCE, MODULE, OWN, REQUIRING, ROWS, VIEWS
 from benchmarks.verify.loading import all_valid
 from benchmarks.verify.oracle import in_float64
 from benchmarks.verify.precision import case_limit
@@ -117,12 +117,15 @@ def gated(candidate: BaseCandidate, oracle: Function, case: Case, *, gates: Sequ
 
 
 def gradientless(candidate: BaseCandidate, case: Case, *layouts: str) -> list[str]:
-    """The layouts in PyTorch's modes without gradients: in both, or of a large case in one."""
+    """The layouts in PyTorch's modes without gradients; of a large case a few of these."""
     if candidate.framework != "torch":
         return []
     found = [f"{layout} {mode}".strip() for layout in layouts for mode in INFERENCE]
-    first = np.random.default_rng(size(case)).integers(2)
-    return found if size(case) < SMALL else found[first::2]
+    if size(case) < SMALL:
+        return found
+    return [
+        *map(str, np.random.default_rng(size(case)).permutation(found)[: 1 + len(layouts) // 2])
+    ]
 
 
 def strided(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
@@ -142,8 +145,8 @@ def every_layout(candidate: BaseCandidate, oracle: Function, case: Case, *, limi
     layouts = "plain", *VIEWS, *gradientless(candidate, case, "", "strided")
     results = ((layout, candidate(*case, layout=layout)) for layout in layouts)
     assert_all_equal_oracle(results, oracle, case, limit)
-    for layout in two_modes(candidate, "plain"):
-        assert_no_state(candidate, oracle, defined(oracle, all_alike(case)), limit, layout)
+    for layout in few(case, modes(candidate, "plain"), 2):
+        assert_no_state(candidate, oracle, defined(oracle, some_alike(case)), limit, layout)
 
 
 def with_gradients(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
@@ -151,15 +154,25 @@ def with_gradients(candidate: BaseCandidate, oracle: Function, case: Case, *, li
     layouts = "plain", REQUIRING, *VIEWS, *gradientless(candidate, case, "", "strided")
     results = ((layout, candidate(*case, layout=layout)) for layout in layouts)
     assert_all_equal_oracle(results, oracle, case, limit)
-    for layout in two_modes(candidate, "plain", REQUIRING):
-        assert_no_state(candidate, oracle, defined(oracle, all_alike(case)), limit, layout)
+    for layout in few(case, modes(candidate, "plain", REQUIRING, MODULE), 2):
+        assert_no_state(candidate, oracle, defined(oracle, some_alike(case)), limit, layout)
 
 
-def two_modes(candidate: BaseCandidate, *layouts: str) -> list[str]:
-    """Two by chance of the layouts, plainly and in PyTorch's modes without gradients."""
-    modes = ("", *INFERENCE) if candidate.framework == "torch" else ("",)
-    found = [f"{layout} {mode}".strip() for layout in layouts for mode in modes]
-    return [str(one) for one in generator().permutation(found)[:2]]
+def modes(candidate: BaseCandidate, *layouts: str) -> list[str]:
+    """The layouts, plainly and in PyTorch's modes without gradients."""
+    names = ("", *INFERENCE) if candidate.framework == "torch" else ("",)
+    return [f"{layout} {name}".strip() for layout in layouts for name in names]
+
+
+def few(case: Case, layouts: Sequence[str], most: int) -> list[str]:
+    """At most so many of the layouts by chance, or of a large case one."""
+    found = generator().permutation(layouts)
+    return [*map(str, found[: most if size(case) < SMALL else 1])]
+
+
+def some_alike(case: Case) -> list[Case]:
+    """Cases that are alike in all ways, of a large case itself and one."""
+    return [*all_alike(case)] if size(case) < SMALL else [case, alike(case)]
 
 
 def assert_no_state(
@@ -186,17 +199,17 @@ def low_batch(candidate: Batched, oracle: Function, case: Case, *, limit: float)
     results = ((layout, candidate(*case, layout=layout)) for layout in layouts)
     assert_all_equal_oracle([first, *results], oracle, case, limit)
     cases = defined(oracle, [case, reversed_arrays(case), alike(case, padded=True)])
-    for layout in two_modes(candidate, "plain", REQUIRING):
+    for layout in few(case, modes(candidate, "plain", REQUIRING, MODULE), 2):
         assert_no_state(candidate, oracle, cases, limit, layout)
 
 
 def inference(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """Under PyTorch's no_grad and inference_mode the result is the same, of parameters, too."""
-    for layout in (*INFERENCE, f"{REQUIRING} no_grad"):
+    for layout in few(case, (*INFERENCE, f"{REQUIRING} no_grad"), 3):
         first, again = candidate.call_each([case, case], layout=layout)
         assert_all_equal_oracle([(layout, first), (f"{layout}, again", again)], oracle, case, limit)
     both = case, *defined(oracle, [alike(case, isinstance(candidate, Batched))])
-    for layout in (REQUIRING, *(f"{REQUIRING} {mode}" for mode in INFERENCE)):
+    for layout in few(case, modes(candidate, REQUIRING), 3):
         assert_no_state(candidate, oracle, both, limit, layout)
 
 
@@ -214,6 +227,8 @@ def same_array(candidate: BaseCandidate, oracle: Function, case: Case, *, limit:
     _, Y, *rest = case
     case = Y, Y, *rest
     every_mode(candidate, oracle, case, limit=limit)
+    Z, *others = alike((Y, *rest))
+    assert_no_state(candidate, oracle, defined(oracle, [case, (Z, Z, *others)]), limit)
 
 
 def broadcast(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
@@ -279,12 +294,17 @@ def precision_state(
 def same_objects(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
     """New numbers in the same arrays give a new result: nothing is cached by identity."""
     padded = isinstance(candidate, Batched)
-    others = reversed_arrays(case), other_values(case), alike(case, padded)
+    options = [*other_options(case)]
+    option = [options[size(case) % len(options)]] if options else []
+    others = *option, reversed_arrays(case), other_values(case), alike(case, padded)
     cases = case, *defined(oracle, others)
-    modes = ("plain", *INFERENCE)
-    calls = [candidate.call_each(cases, layout=m, reuse_arrays=True) for m in modes]
+    is_torch = candidate.framework == "torch"
+    layouts = [*modes(candidate, "plain"), *(EVALUATION if is_torch else ())]
+    some = modes(candidate, OWN, *VIEWS, *((REQUIRING, MODULE) if is_torch else ()))
+    layouts += few(case, some, 3)
+    calls = [candidate.call_each(cases, layout=one, reuse_arrays=True) for one in layouts]
     for one, results in zip(cases, zip(*calls, strict=True), strict=True):
-        assert_all_equal_oracle(zip(modes, results, strict=True), oracle, one, limit)
+        assert_all_equal_oracle(zip(layouts, results, strict=True), oracle, one, limit)
 
 
 def same_lists(

@@ -1,0 +1,54 @@
+"""How the arrays of a candidate's arguments lie in memory, and what they are.
+
+A layout is "plain" (contiguous), "broadcast" (stride zero along each axis on which all entries are
+equal), or one of those below. One of ``INFERENCE`` may follow, or stand for "plain" in it; of a
+gradient ``REFILLED`` may come first.
+"""
+
+from __future__ import annotations
+
+VIEWS = ("strided", "columns", "transposed", "offset")
+"""Every second entry of a larger array, the last entries of each row of one, strides in reverse
+order, and contiguous from the second entry of a larger array on, so not aligned.
+"""
+
+ROWS = "rows"
+"""The first rows of each sequence of a batch of longer ones."""
+
+OWN = "own"
+"""Arrays that own their memory."""
+
+REQUIRING = "requiring"
+"""All arrays are parameters."""
+
+MODULE = "module"
+"""Those in a mapping are: of a module's first layer."""
+
+INFERRED = "inferred"
+"""The same, and the others are made in inference mode, in which the call must be, too."""
+
+COMPUTED = "computed"
+"""Of a gradient: results of operations, no leaves."""
+
+HIDDEN = "hidden"
+"""Of a gradient: those in a mapping are parameters, the others such results."""
+
+OF_MODULES = (REQUIRING, MODULE, INFERRED, HIDDEN)
+"""Layouts in which a mapping is ordered, and holds parameters."""
+
+COPIED = (*VIEWS, ROWS, OWN, INFERRED)
+"""Layouts of arrays that are not in the memory of a case's own."""
+
+INFERENCE = ("no_grad", "inference_mode")
+"""PyTorch's modes without gradients."""
+
+EVALUATION = (f"{MODULE} no_grad", f"{INFERRED} inference_mode")
+"""As a module's layers are evaluated."""
+
+REFILLED = "refilled"
+"""Of a gradient in tensors that had other numbers, and their backward pass, before."""
+
+
+def unfilled(layout: str) -> str:
+    """A gradient's layout without ``REFILLED``."""
+    return layout.removeprefix(REFILLED).strip() or "plain"
