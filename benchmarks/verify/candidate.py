@@ -240,7 +240,7 @@ class Candidate(BaseCandidate):
             self._earlier_given.add(self._given)
         if reuse:
             self._refills += 1
-            refill(self._arrays, self._given, case, self._refills % 3 == 0)
+            refill(self._arrays, self._given, case, replaces=self._refills % 7 in (1, 4))
         else:
             self._given = self._converted(case, layout)
         call, parts = partial(self.invoke, self._given, keyword), [*map(objects, self._given)]

@@ -22,7 +22,7 @@ from os import fstat, getcwd
 from signal import SIGINT, getsignal
 from sys import getprofile, gettrace
 from sys import getrecursionlimit as get_limit
-from types import NoneType
+from types import FunctionType, NoneType
 from typing import Any
 
 import numpy
@@ -138,16 +138,25 @@ def _output() -> tuple[Any, ...]:
     return (sys.stdout,)
 
 
+code_of, defaults_of = (vars(FunctionType)[name].__get__ for name in ("__code__", "__defaults__"))
+
+
 def _replaced(of: Any) -> Callable[[], list[str]]:
-    """A function that lists the public functions of a module or type that others have replaced,
-    but for ``torch.manual_seed``, which PyTorch's compiler replaces when it is imported.
+    """A function that lists the public functions of a module or type that others have replaced, but
+    for ``torch.manual_seed``, which PyTorch's compiler replaces when it is imported; or says that
+    some have the code, or defaults, of others.
     """
     inherited = {*dir(of)} - vars(of).keys() if isinstance(of, type) else set[str]()
     known = dict(vars(of))
+    written = [x for x in known.values() if type(x) is FunctionType]
+    codes, defaults = [*map(code_of, written)], [*map(defaults_of, written)]
 
     def read() -> list[str]:
         nonlocal known
         now = vars(of)
+        is_code = all(map(is_, codes, map(code_of, written)))
+        if not (is_code and all(map(is_, defaults, map(defaults_of, written)))):
+            return ["another's code"]
         if len(now) == len(known) and all(map(is_, known.values(), now.values())):
             return []
         names = [name for name, value in known.items() if now.get(name) is not value]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from benchmarks.verify.supervisor import confines
-from tests.mutants import gradient_patches, late, patches, replays
+from tests.mutants import gradient_patches, identity, late, patches, replays
 from tests.mutants.mutant import Mutant
 from tests.mutants.setting_slips import SETTINGS
 
@@ -383,6 +383,10 @@ CHEATS = [
     *mutants_of(replays.OF_CLIP_GRADIENTS, "clip_gradients"),
     *mutants_of(replays.OF_GREEDY, "greedy"),
     *mutants_of(replays.OF_BLEU, "bleu"),
+    *mutants_of(identity.OF_LAYER_NORM),
+    *mutants_of(identity.OF_ATTENTION, "multi_head_attention"),
+    *mutants_of(identity.OF_MSE, "mse"),
+    *mutants_of(identity.OF_ROUGE, "rouge_l"),
     *mutants_of(SETTINGS),
     *mutants_of(patches.OF_LAYER_NORM),
     *mutants_of(patches.OF_FEED_FORWARD, "feed_forward"),
