@@ -7,6 +7,10 @@ gradient ``REFILLED`` may come first.
 
 from __future__ import annotations
 
+from benchmarks.verify.originals import own_builtins
+
+own_builtins(globals())
+
 VIEWS = ("strided", "columns", "transposed", "offset")
 """Every second entry of a larger array, the last entries of each row of one, strides in reverse
 order, and contiguous from the second entry of a larger array on, so not aligned.

@@ -291,16 +291,18 @@ def precision_state(
     assert_equals_oracle(candidate(*first), oracle, first, 1.0)
 
 
-def same_objects(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
+def same_objects(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, of_modules: bool, limit: float
+) -> None:
     """New numbers in the same arrays give a new result: nothing is cached by identity."""
     padded = isinstance(candidate, Batched)
     options = [*other_options(case)]
     option = [options[size(case) % len(options)]] if options else []
     others = *option, reversed_arrays(case), other_values(case), alike(case, padded)
     cases = case, *defined(oracle, others)
-    is_torch = candidate.framework == "torch"
-    layouts = [*modes(candidate, "plain"), *(EVALUATION if is_torch else ())]
-    some = modes(candidate, OWN, *VIEWS, *((REQUIRING, MODULE) if is_torch else ()))
+    of_modules = of_modules and candidate.framework == "torch"
+    layouts = [*modes(candidate, "plain"), *(EVALUATION if of_modules else ())]
+    some = modes(candidate, OWN, *VIEWS, *((REQUIRING, MODULE) if of_modules else ()))
     layouts += few(case, some, 3)
     calls = [candidate.call_each(cases, layout=one, reuse_arrays=True) for one in layouts]
     for one, results in zip(cases, zip(*calls, strict=True), strict=True):

@@ -102,7 +102,9 @@ def snippet(
             f"{textwrap.indent(body, '    ')}"
         )
     text = "\n".join([*lines, body])
-    modules = {one.check.__module__ for one in (prop, *(test.prop for test in earlier))}
+    every = [prop, *(test.prop for test in earlier)]
+    given = [value for one in every for value in one.settings.values() if callable(value)]
+    modules = {one.__module__ for one in (*(one.check for one in every), *given)}
     return "\n".join([*_imports(sorted(modules), text, candidate.source), "", text])
 
 

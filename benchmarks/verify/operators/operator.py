@@ -225,7 +225,7 @@ class Operator:
         yield Property("strided", properties.strided, pins=MIXED)
         yield Property("no_state", properties.no_state, pins=MIXED, large="few")
         objects = Property("same_objects", properties.same_objects, pins=MIXED, needs=(WRITABLE,))
-        yield replace(objects, large="few")
+        yield replace(objects, large="few", settings={"of_modules": bool(self.by)})
         for dtype in (*self.dtypes[1:], *self.project_dtypes):
             other = PROJECT if dtype in self.project_dtypes else TORCH
             needs = () if dtype == "float32" else (other,)
@@ -314,6 +314,7 @@ class Operator:
         yield replace(one, large="few")
         pins = {**full, **MIXED}
         one = Property("padded_same_objects", properties.same_objects, SAME, pins, needs)
+        one = replace(one, settings={"of_modules": bool(self.by)})
         yield replace(one, needs=(*needs, WRITABLE), large="few")
         for dtype in self.dtypes[1:]:
             words, pins = f"{alone}, in {dtype}", {"empty": False, "dtype": dtype}
