@@ -240,3 +240,19 @@ def test_a_message_is_for_a_reader(tmp_path):
     text = "def f(*_): return list(range(10**5))\n"
     found = verdicts(tmp_path, "scheduled_sampling", text, only=["equals_oracle"])
     assert len(found["equals_oracle"].message) < 3000
+
+
+@pytest.mark.parametrize("is_on_a_cpu", [True, False])
+def test_what_is_refilled_has_other_numbers_and_another_version(is_on_a_cpu, monkeypatch):
+    framework = Torch()
+    if not is_on_a_cpu:  # there is no memory to write to without an operator
+        monkeypatch.setattr(framework.torch, "in_memory", lambda tensor: None)
+    with torch.inference_mode():
+        inferred = torch.zeros(3)
+    parameter, plain = torch.nn.Parameter(torch.zeros(3)), torch.zeros(3)
+    for given in (parameter, plain, inferred):
+        framework.refill(given, np.float32([1, 2, 3]))
+        assert given.tolist() == [1, 2, 3]
+    assert parameter._version == plain._version == 1
+    parameter.sum().backward()
+    assert parameter.grad.tolist() == [1, 1, 1]

@@ -289,14 +289,16 @@ class Torch(NumPy):
     def refill(self, given: Any, array: Any) -> None:
         methods, memory = self.torch.methods, self.torch.in_memory(given)
         if memory is None:
-            methods.copy_(methods.data.__get__(given), self.from_numpy(array))
-        else:  # by no operator, which a candidate may have replaced
-            numbers = array.view(memory.dtype) if array.dtype.kind == "V" else array
-            if (memory == numbers).all():  # nor does its version change
-                return
-            memory[...] = numbers
-            if not methods.is_inference(given):  # as optimisers do, whose updates it shows
-                self.torch.increment_version([given])
+            with self.torch.inference_mode():  # of tensors that are made in it, too
+                methods.copy_(given, self.from_numpy(array))
+            return
+        # by no operator, which a candidate may have replaced
+        numbers = array.view(memory.dtype) if array.dtype.kind == "V" else array
+        if (memory == numbers).all():  # nor does its version change
+            return
+        memory[...] = numbers
+        if not methods.is_inference(given):  # as optimisers do, whose updates it shows
+            self.torch.increment_version([given])
 
     def another(self, given: Any) -> Any:
         tensor = self.torch.methods.data.__get__(given)  # of another version
