@@ -250,9 +250,9 @@ def test_what_is_refilled_has_other_numbers_and_another_version(is_on_a_cpu, mon
     with torch.inference_mode():
         inferred = torch.zeros(3)
     parameter, plain = torch.nn.Parameter(torch.zeros(3)), torch.zeros(3)
-    for given in (parameter, plain, inferred):
-        framework.refill(given, np.float32([1, 2, 3]))
-        assert given.tolist() == [1, 2, 3]
+    for tensor in (parameter, plain, inferred):
+        framework.refill(tensor, np.float32([1, 2, 3]))
+        assert tensor.tolist() == [1, 2, 3]
     assert parameter._version == plain._version == 1
     parameter.sum().backward()
     assert parameter.grad.tolist() == [1, 1, 1]
