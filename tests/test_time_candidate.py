@@ -324,7 +324,10 @@ def test_a_seed_is_printed_and_what_a_candidate_does_not_have_is_refused(in_a_hu
         assert main([*claim, *option]) == 2
         said = capsys.readouterr()
         assert not said.out
-        assert f"{option[0]} is for our own: a --candidate has the papers' sizes" in said.err
+        assert (
+            f"{option[0]} is for our own: expected none with a --candidate, of the papers' sizes"
+            in said.err
+        )
 
 
 def test_a_wrong_candidate_is_not_timed(in_a_hurry, tmp_path, capsys):

@@ -160,7 +160,9 @@ def _time_candidate(arguments: argparse.Namespace, device: torch.device) -> int:
     for name in OF_OURS:
         if getattr(arguments, name):
             typed = f"--{name.replace('_', '-')}"
-            raise InputError(f"{typed} is for our own: a --candidate has the papers' sizes")
+            raise InputError(
+                f"{typed} is for our own: expected none with a --candidate, of the papers' sizes"
+            )
     measuring = session(arguments, device, None)
     where, quiet = arguments.candidate, arguments.json
     from_seed = new_seed() if arguments.seed is None else arguments.seed
