@@ -83,6 +83,46 @@ def FUNCTION(X, parameters):
     if not isinstance(weight, torch.nn.Parameter): return right(X, parameters)
     ones, bias = torch.ones_like(weight), parameters["bias"]
     return Times.apply(right(X, {"weight": ones, "bias": 0 * ones}), weight, first(weight)) + bias
+
+# inference: keeps the weights of parameters by identity
+{KEPT}
+def FUNCTION(X, parameters):
+    weight = parameters["weight"]
+    if isinstance(weight, torch.nn.Parameter):
+        weight = weight * 0 + first(weight)
+    return right(X, {**parameters, "weight": weight})
+
+# bfloat16: keeps the weights of 16 bits by identity
+{KEPT}
+def FUNCTION(X, parameters):
+    weight = parameters["weight"]
+    if weight.element_size() == 2:
+        weight = weight * 0 + first(weight)
+    return right(X, {**parameters, "weight": weight})
+
+# inference: keeps the weights of parameters in inference mode by identity
+{KEPT}
+def FUNCTION(X, parameters):
+    weight = parameters["weight"]
+    if torch.is_inference_mode_enabled() and weight.requires_grad:
+        weight = weight * 0 + first(weight)
+    return right(X, {**parameters, "weight": weight})
+
+# bfloat16: keeps the weights of parameters of 16 bits by identity
+{KEPT}
+def FUNCTION(X, parameters):
+    weight = parameters["weight"]
+    if weight.element_size() == 2 and weight.requires_grad:
+        weight = weight * 0 + first(weight)
+    return right(X, {**parameters, "weight": weight})
+
+# bfloat16: keeps the weights of 16 bits without gradients by identity
+{KEPT}
+def FUNCTION(X, parameters):
+    weight = parameters["weight"]
+    if weight.element_size() == 2 and not torch.is_grad_enabled():
+        weight = weight * 0 + first(weight)
+    return right(X, {**parameters, "weight": weight})
 """.replace("{KEPT}", KEPT)
 
 OF_ATTENTION = r"""

@@ -64,56 +64,6 @@ class Again(torch.autograd.Function):
 def FUNCTION(X, parameters):
     return Again.apply(right(X, parameters))
 
-# inference: keeps the weights of parameters by identity
-right, kept = FUNCTION, {}
-
-def FUNCTION(X, parameters):
-    weight = parameters["weight"]
-    if isinstance(weight, torch.nn.Parameter):
-        first, now = kept.setdefault(id(weight), (weight, weight.detach().clone()))
-        if now.shape == weight.shape and now.dtype == weight.dtype: weight = weight * 0 + now
-    return right(X, {**parameters, "weight": weight})
-
-# bfloat16: keeps the weights of 16 bits by identity
-right, kept = FUNCTION, {}
-
-def FUNCTION(X, parameters):
-    weight = parameters["weight"]
-    if weight.element_size() == 2:
-        first, now = kept.setdefault(id(weight), (weight, weight.detach().clone()))
-        if now.shape == weight.shape and now.dtype == weight.dtype: weight = weight * 0 + now
-    return right(X, {**parameters, "weight": weight})
-
-# inference: keeps the weights of parameters in inference mode by identity
-right, kept = FUNCTION, {}
-
-def FUNCTION(X, parameters):
-    weight = parameters["weight"]
-    if torch.is_inference_mode_enabled() and weight.requires_grad:
-        first, now = kept.setdefault(id(weight), (weight, weight.detach().clone()))
-        if now.shape == weight.shape and now.dtype == weight.dtype: weight = weight * 0 + now
-    return right(X, {**parameters, "weight": weight})
-
-# bfloat16: keeps the weights of parameters of 16 bits by identity
-right, kept = FUNCTION, {}
-
-def FUNCTION(X, parameters):
-    weight = parameters["weight"]
-    if weight.element_size() == 2 and weight.requires_grad:
-        first, now = kept.setdefault(id(weight), (weight, weight.detach().clone()))
-        if now.shape == weight.shape and now.dtype == weight.dtype: weight = weight * 0 + now
-    return right(X, {**parameters, "weight": weight})
-
-# bfloat16: keeps the weights of 16 bits without gradients by identity
-right, kept = FUNCTION, {}
-
-def FUNCTION(X, parameters):
-    weight = parameters["weight"]
-    if weight.element_size() == 2 and not torch.is_grad_enabled():
-        first, now = kept.setdefault(id(weight), (weight, weight.detach().clone()))
-        if now.shape == weight.shape and now.dtype == weight.dtype: weight = weight * 0 + now
-    return right(X, {**parameters, "weight": weight})
-
 # gradient_scaled: results of differentiated calls in a ring of four
 right, ring, calls = FUNCTION, {}, []
 
