@@ -266,8 +266,9 @@ def f(y_hat, y):
     assert failed(verdicts(tmp_path, "mse", text, only=("equals_oracle",)))
 
 
-def test_a_worker_that_sends_on_while_it_is_ended_is_killed(tmp_path):
+def test_a_worker_that_sends_on_while_it_is_ended_is_killed(tmp_path, monkeypatch):
     """Its supervisor is stopped, if that is possible."""
+    monkeypatch.setattr(process, "EXIT_TIMEOUT", 0.2)
     text = f"""{CONNECTION}
 import signal
 from contextlib import suppress

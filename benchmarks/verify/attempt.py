@@ -38,7 +38,6 @@ RANDOM = (
     properties.same_lists,
     properties.inference,
     properties.every_layout,
-    properties.with_gradients,
     properties.low_batch,
     properties.same_array,
 )

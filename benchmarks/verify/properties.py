@@ -140,21 +140,16 @@ def views(candidate: BaseCandidate) -> tuple[str, ...]:
     return (OWN, *VIEWS, ROWS) if isinstance(candidate, Batched) else (OWN, *VIEWS)
 
 
-def every_layout(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
-    """The result equals the oracle's, of contiguous arrays and of views."""
-    layouts = "plain", *VIEWS, *gradientless(candidate, case, "", "strided")
-    results = ((layout, candidate(*case, layout=layout)) for layout in layouts)
-    assert_all_equal_oracle(results, oracle, case, limit)
-    for layout in few(case, modes(candidate, "plain"), 2):
-        assert_no_state(candidate, oracle, defined(oracle, some_alike(case)), limit, layout)
-
-
-def with_gradients(candidate: BaseCandidate, oracle: Function, case: Case, *, limit: float) -> None:
+def every_layout(
+    candidate: BaseCandidate, oracle: Function, case: Case, *, of_modules: bool, limit: float
+) -> None:
     """The result equals the oracle's, of contiguous arrays, of views, and of parameters."""
-    layouts = "plain", REQUIRING, *VIEWS, *gradientless(candidate, case, "", "strided")
+    layouts = ["plain", *VIEWS, *gradientless(candidate, case, "", "strided")]
+    layouts += [REQUIRING] if of_modules else []
     results = ((layout, candidate(*case, layout=layout)) for layout in layouts)
     assert_all_equal_oracle(results, oracle, case, limit)
-    for layout in few(case, modes(candidate, "plain", REQUIRING, MODULE), 2):
+    again = "plain", *((REQUIRING, MODULE) if of_modules else ())
+    for layout in few(case, modes(candidate, *again), 2):
         assert_no_state(candidate, oracle, defined(oracle, some_alike(case)), limit, layout)
 
 

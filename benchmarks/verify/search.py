@@ -42,7 +42,6 @@ REPEATING = (
     properties.precision_state,
     properties.same_objects,
     properties.every_layout,
-    properties.with_gradients,
     properties.inference,
     gradients.gradient_of_some,
     gradients.gradient_of_parts,

@@ -225,15 +225,15 @@ class Operator:
         yield Property("strided", properties.strided, pins=MIXED)
         yield Property("no_state", properties.no_state, pins=MIXED, large="few")
         objects = Property("same_objects", properties.same_objects, pins=MIXED, needs=(WRITABLE,))
-        yield replace(objects, large="few", settings={"of_modules": bool(self.by)})
+        of_modules = {"of_modules": bool(self.by)}
+        yield replace(objects, large="few", settings=of_modules)
         for dtype in (*self.dtypes[1:], *self.project_dtypes):
             other = PROJECT if dtype in self.project_dtypes else TORCH
             needs = () if dtype == "float32" else (other,)
             pins = {"dtype": dtype}
-            low = properties.with_gradients if self.by else properties.every_layout
-            one = Property(dtype, low, LOW, pins, needs)
+            one = Property(dtype, properties.every_layout, LOW, pins, needs, of_modules)
             if dtype == "float32":
-                one = replace(one, check=properties.equals_oracle, large="one")
+                one = replace(one, check=properties.equals_oracle, settings={}, large="one")
                 state = Property("precision_state", properties.precision_state, needs=needs)
                 yield replace(state, large="no", settings={"dtype": dtype})
             yield one
