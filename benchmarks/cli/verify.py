@@ -21,6 +21,7 @@ from msgspec import structs
 from benchmarks.cli.candidate_options import add_candidate
 from benchmarks.errors import InputError
 from benchmarks.verify import conformance, detection
+from benchmarks.verify.backward import BETWEEN
 from benchmarks.verify.conformance import FAILED, NOT_RUN, Verdict
 from benchmarks.verify.earlier import EVERY, NEWEST, RECORDED_BYTES
 from benchmarks.verify.operators import OPERATORS, Operator, Property, get_operator
@@ -321,12 +322,14 @@ CALLED = (
     f"of {EVERY}, of {RECORDED_BYTES >> 20} MiB together), and nothing may be kept from one call "
     "to the next: the same arrays, lists and models come again with other numbers or options, as "
     "views, too, as parameters beside plain inputs or results, and in each of PyTorch's modes (a "
-    "tensor with another version, which what is written to its .data does not give it), and others "
-    "that "
+    "tensor with another version, which it does not get from what is written to its .data, by "
+    "NumPy, or by PyTorch's fused optimisers), other arrays with the identity and in the memory of "
+    "those before, as parts of one, and as what was returned last, and others that "
     "are alike, reversed, with two numbers or words exchanged or one changed, or numbers moved by "
     "a little, scaled, negated or shifted (in 16 bits exchanged, changed or negated; of large "
     "upstream gradients few, in one way). A result that is kept for what is alike in another way "
-    "is not seen. A second backward pass through "
+    f"is not seen. Up to {BETWEEN} other calls, without gradients, too, whose results are freed, "
+    "come before a backward pass. A second one through "
     "a graph may raise, for what was saved is released; gradients are those of backward() and of "
     "torch.autograd.grad. Nor may a call change a global "
     f"setting, nor what converts or frees its result: {SETTINGS}. "
@@ -350,7 +353,8 @@ CALLED = (
     "Memory that it frees is overwritten, but for what NumPy keeps of less than 1 KiB: there an "
     "answer that it has computed and freed may be found again. And one that looks at its "
     "process, or counts its calls, may see that it is verified, and be wrong elsewhere; second "
-    "derivatives, autocast and calls from other threads are not tested. --time does not "
+    "derivatives, autocast, calls from other threads and those after one that raises are not "
+    "tested. --time does not "
     "see threads that a call starts, nor that it moves to other cores; it is of the papers' layers "
     "and losses, which it names for other operators, and refuses a time below half of that of the "
     "roofline of our cheapest form's operations: other forms may need fewer.",

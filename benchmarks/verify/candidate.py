@@ -19,6 +19,7 @@ from os import urandom
 from typing import Any
 
 from benchmarks.verify import wire
+from benchmarks.verify.backward import BackwardError
 from benchmarks.verify.cases import MODELS, Place, each_once, objects
 from benchmarks.verify.conversion import (
     FRAMEWORKS,
@@ -36,9 +37,10 @@ from benchmarks.verify.earlier import (
     share_memory,
     size_of,
 )
-from benchmarks.verify.frameworks import BackwardError, NotAnArrayError
-from benchmarks.verify.layouts import unfilled
+from benchmarks.verify.frameworks import NotAnArrayError
+from benchmarks.verify.layouts import RETURNED, of_arrays
 from benchmarks.verify.loading import InContext, importable, loaded, padding_argument
+from benchmarks.verify.moves import move, views_of
 from benchmarks.verify.originals import np, own_builtins
 from benchmarks.verify.same import same
 from benchmarks.verify.settings import changed, settings_originals, settings_reader
@@ -148,10 +150,10 @@ class BaseCandidate:
         """Gradients of the sum of ``weights * output`` with respect to each of ``places``.
 
         With ``uses=2`` the function is called twice on the same arguments, the second time with
-        twice the weights, before the backward pass, which runs twice (if it raises RuntimeError
-        then, after both calls again): the first's gradients are returned, then the second's. With
-        ``then`` it is called on these arguments, too. ``layout`` is that of the arrays and of the
-        upstream gradient.
+        twice the weights, before the backward pass, which runs twice, again with all weights
+        negated (if it raises RuntimeError then, after both calls again): the first's gradients are
+        returned, then the second's negated. With ``then`` it is called on these arguments, too.
+        ``layout`` is that of the arrays and of the upstream gradient.
 
         Returns:
             The gradients, and the output of each call, that on ``then`` last.
@@ -234,13 +236,15 @@ class Candidate(BaseCandidate):
         left = [] if reuse else self._given
         poison(self._arrays, [self._returned, *left], self._factor)
         last, self._returned = self._returned, None
+        if reuse:
+            move(self._arrays, self._given, layout, last)
         if last is not None and not share_memory(self._arrays, last, self._given):
             self._earlier.add(last)
         if not reuse and sum(map(size_of, self._given)) < COMPARED_BYTES:
             self._earlier_given.add(self._given)
         if reuse:
             self._refills += 1
-            refill(self._arrays, self._given, case, replaces=self._refills % 7 in (1, 4))
+            refill(self._arrays, self._given, case, self._refills % 7 in (1, 4), layout)
         else:
             self._given = self._converted(case, layout)
         call, parts = partial(self.invoke, self._given, keyword), [*map(objects, self._given)]
@@ -251,6 +255,8 @@ class Candidate(BaseCandidate):
         if not is_argument and share_memory(self._arrays, self._returned, last):
             raise CandidateError("returned the memory of its last result again", "state")
         self.result_framework = framework_of(self._returned)
+        if not layout.startswith(RETURNED):  # what a candidate has returned is freed, but parts
+            self._returned = views_of(self._arrays, self._returned)
         if hasattr(self.function, "_torchdynamo_orig_callable"):
             self.result_framework = "torch"  # torch.compile returns NumPy's arrays for NumPy's
         assert_unchanged(self._after(self._given, case), case, keyword)
@@ -356,13 +362,13 @@ class Candidate(BaseCandidate):
         then: list[Any] | None,
     ) -> list[Any]:
         self._assert_no_setting_is(self._changed_outside())
-        given = self._converted(arguments, unfilled(layout))
-        also = None if then is None else self._converted(then, unfilled(layout))
+        given = self._converted(arguments, of_arrays(layout))
+        also = None if then is None else self._converted(then, of_arrays(layout))
         parts = [*map(objects, given)]
         returned: list[Any] = []
 
         def read(result: Any) -> Any:
-            returned.append(result)
+            returned.extend(self._arrays.detached(result))
             return self._read(result)
 
         call = partial(self._backward, given, keyword, places, weights, read, uses, layout, also)
@@ -373,9 +379,8 @@ class Candidate(BaseCandidate):
         assert_same_objects(given, parts, keyword)
         if self._earlier_backward.has_changed():
             raise CandidateError("wrote into a result, or a gradient, of an earlier call", "state")
-        arrays = [*chain.from_iterable(map(self._arrays.detached, returned))]
-        are_arguments = are_in_memory(self._arrays, arrays, [*given, *(also or ())])
-        others = [x for x, is_one in zip(arrays, are_arguments, strict=True) if not is_one]
+        are_arguments = are_in_memory(self._arrays, returned, [*given, *(also or ())])
+        others = [x for x, is_one in zip(returned, are_arguments, strict=True) if not is_one]
         self._earlier_backward.add(others)
         self._assert_no_setting_is(setting or self._changed_outside())
         return [*found]

@@ -14,7 +14,7 @@ from benchmarks.verify import wire
 from benchmarks.verify.cases import MODELS
 from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch
 from benchmarks.verify.jax_arrays import Jax
-from benchmarks.verify.layouts import OF_MODULES, REQUIRING
+from benchmarks.verify.layouts import OF_MODULES, RENEWED, REQUIRING, SLICES
 from benchmarks.verify.originals import (
     are_numbers,
     has_none,
@@ -46,6 +46,8 @@ def from_numpy(framework: NumPy, value: Any, layout: str = "plain", copy: bool =
     if isinstance(value, Mapping):
         is_module = layout.partition(" ")[0] in OF_MODULES
         of, inner = (OrderedDict, REQUIRING) if is_module else (dict, layout)
+        if layout.startswith(SLICES):
+            inner = "plain"
         return of((key, from_numpy(framework, item, inner, copy)) for key, item in value.items())
     if isinstance(value, list):  # one list that is there twice stays one
         items = {id(item): from_numpy(framework, item, layout, copy) for item in value}
@@ -157,14 +159,17 @@ def poison(framework: NumPy, values: Sequence[Any], factor: float) -> None:
                 framework.poison(value, factor)
 
 
-def refill(framework: NumPy, given: list[Any], case: Sequence[Any], replaces: bool) -> None:
+def refill(
+    framework: NumPy, given: list[Any], case: Sequence[Any], replaces: bool, layout: str
+) -> None:
     """Write a case's numbers into the converted arguments of another of the same shapes.
 
     With ``replaces`` mappings get other arrays, in the same memory.
     """
+    is_other = layout.partition(" ")[0] in (RENEWED, SLICES)  # which nobody has seen
     for i, value in enumerate(case):
         if isinstance(value, np.ndarray):
-            framework.refill(given[i], value)
+            framework.refill(given[i], value, is_seen=not is_other)
         elif isinstance(value, Mapping):
             for key, array in value.items():
                 framework.refill(given[i][key], array)

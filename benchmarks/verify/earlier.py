@@ -68,7 +68,7 @@ class EarlierResults:
     def add(self, result: Any) -> None:
         """Record a result with its content."""
         content = self._content(result)
-        cost = len(content) + ARRAY_BYTES * sum(1 for _ in _arrays_of(result))
+        cost = len(content) + ARRAY_BYTES * sum(1 for _ in arrays_of(result))
         self._results.append((result, content, cost))
         self._added += 1
         if self._added % EVERY and len(self._results) > NEWEST:
@@ -99,19 +99,19 @@ def share_memory(framework: NumPy, one: Any, other: Any) -> bool:
 
 def are_in_memory(framework: NumPy, one: Any, other: Any) -> Iterator[bool]:
     """For each array of a result, whether it is in the memory of one of another result."""
-    spans = sorted(map(framework.memory, _arrays_of(other)))
+    spans = sorted(map(framework.memory, arrays_of(other)))
     starts, ends = [start for start, _ in spans], [*accumulate((end for _, end in spans), max)]
-    for start, end in map(framework.memory, _arrays_of(one)):
+    for start, end in map(framework.memory, arrays_of(one)):
         before = bisect_left(starts, end)
         yield bool(before) and ends[before - 1] > start
 
 
-def _arrays_of(value: Any) -> Iterator[Any]:
+def arrays_of(value: Any) -> Iterator[Any]:
     """Every array in a result; its numbers, which may be many, have no memory."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
         for item in () if are_numbers(value) else value:
-            yield from _arrays_of(item)
+            yield from arrays_of(item)
     elif hasattr(value, "dtype") and not isinstance(value, np.generic):
         yield value

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import chain
 from math import isnan
 from typing import Any
 
 from benchmarks.errors import InputError
 from benchmarks.verify import layouts
-from benchmarks.verify.cases import Place, get, replaced
+from benchmarks.verify.backward import Graphs, parts
+from benchmarks.verify.cases import Place
 from benchmarks.verify.originals import has_none, is_one, named, np, own_builtins, torch_originals
-from benchmarks.verify.same import same
 
 own_builtins(globals())
 
@@ -23,11 +22,10 @@ SCALARS = tuple({*np.sctypeDict.values()})
 HALVES = frozenset("eE")
 """Characters of the dtypes float16 and bfloat16."""
 
+PARTS = 8
+"""Number of parts of an array of which each is an argument in turn."""
+
 NAN, NAN_BFLOAT16 = np.array(np.nan), 0x7FC0
-
-
-class BackwardError(Exception):
-    """A backward pass raised the exception that is the cause of this one."""
 
 
 class NotAnArrayError(TypeError):
@@ -67,6 +65,10 @@ class NumPy:
             ones = array.copy()
             ones[...] = 1
             return np.concatenate([array, ones], -2)[..., : array.shape[-2], :]
+        if layout == layouts.SLICES:
+            given = np.zeros((PARTS, *array.shape), array.dtype)
+            given[...] = array
+            return given[:1].reshape(array.shape)
         if layout in layouts.VIEWS and array.ndim:
             if layout == "transposed":
                 return array.T.copy().T
@@ -108,13 +110,35 @@ class NumPy:
         """``to_numpy``, or where that takes less time its own memory, of bfloat16 as integers."""
         return self.to_numpy(value)
 
-    def refill(self, given: Any, array: Any) -> None:
-        """Write ``array`` into a converted array."""
+    def refill(self, given: Any, array: Any, is_seen: bool = True) -> None:
+        """Write ``array`` into a converted array, if ``is_seen`` with another version."""
         given[...] = array
 
     def another(self, given: Any) -> Any:
         """Another array in the memory of a converted one."""
         return given.view()
+
+    def view(self, result: Any) -> Any:
+        """An array of a result as another one in its memory, part of no graph."""
+        return result.view()
+
+    def next_part(self, given: Any) -> Any:
+        """The next part of the array that a converted one is part of; then the first."""
+        at = given.__array_interface__["data"][0] - given.base.__array_interface__["data"][0]
+        part = (at // max(given.nbytes, 1) + 1) % PARTS
+        return given.base[part : part + 1].reshape(given.shape)
+
+    def rows(self, result: Any) -> list[Any]:
+        """The first rows of an array of a result."""
+        return [*result[:PARTS]] if result.ndim > 1 else []
+
+    def fits(self, part: Any, given: Any) -> bool:
+        """Whether part of a result can be given in the place of a converted array."""
+        is_alike = type(part) is type(given) and part.dtype == given.dtype
+        flags = part.flags
+        return bool(
+            is_alike and part.shape == given.shape and flags.writeable and flags.c_contiguous
+        )
 
     def poison(self, given: Any, factor: float) -> None:
         """Write other numbers into a converted array, or NaN if ``factor`` is: into integers, which
@@ -148,7 +172,7 @@ class NumPy:
 
     def detached(self, result: Any) -> Any:
         """The arrays of a result, or of gradients, in their memory, part of no graph."""
-        return [x for x in _parts(result) if x is not None]
+        return [x for x in parts(result) if x is not None]
 
     def mode(self, layout: str) -> AbstractContextManager[Any]:
         """The context of a call."""
@@ -166,16 +190,6 @@ class NumPy:
         at = array.__array_interface__["data"][0]
         end = at + sum(step for step in steps if step > 0) + array.itemsize
         return at + sum(step for step in steps if step < 0), end
-
-
-def _tensors(case: Sequence[Any], is_tensor: Callable[[Any], bool]) -> list[Any]:
-    values = (list(x.values()) if isinstance(x, Mapping) else [x] for x in case)
-    return [x for several in values for x in several if is_tensor(x)]
-
-
-def _parts(result: Any) -> list[Any]:
-    """The arrays of a result, which may be several, such as an LSTM's h and c."""
-    return [*result] if isinstance(result, (list, tuple)) else [result]
 
 
 class Torch(NumPy):
@@ -197,7 +211,7 @@ class Torch(NumPy):
 
     def from_numpy(self, array: Any, layout: str = "plain", copy: bool = True) -> Any:
         torch, methods, layout = self.torch, self.torch.methods, layout.partition(" ")[0]
-        is_view = layout in (*layouts.VIEWS, layouts.ROWS, "broadcast")
+        is_view = layout in (*layouts.VIEWS, layouts.ROWS, layouts.SLICES, "broadcast")
         array = super().from_numpy(array, layout if is_view else "plain", copy or is_view)
         whole = array  # of which it is a view
         while is_view and type(whole.base) is np.ndarray:
@@ -286,7 +300,7 @@ class Torch(NumPy):
         array = self.torch.in_memory(value) if is_one(type(value), self.types) else None
         return self.to_numpy(value) if array is None else array
 
-    def refill(self, given: Any, array: Any) -> None:
+    def refill(self, given: Any, array: Any, is_seen: bool = True) -> None:
         methods, memory = self.torch.methods, self.torch.in_memory(given)
         if memory is None:
             with self.torch.inference_mode():  # of tensors that are made in it, too
@@ -297,7 +311,7 @@ class Torch(NumPy):
         if (memory == numbers).all():  # nor does its version change
             return
         memory[...] = numbers
-        if not methods.is_inference(given):  # as optimisers do, whose updates it shows
+        if is_seen and not methods.is_inference(given):  # as optimisers do
             self.torch.increment_version([given])
 
     def another(self, given: Any) -> Any:
@@ -305,6 +319,28 @@ class Torch(NumPy):
         is_parameter = type(given) is self.torch.Parameter
         make = self.torch.methods._make_subclass
         return make(self.torch.Parameter, tensor, True) if is_parameter else tensor
+
+    def view(self, result: Any) -> Any:
+        return self.torch.methods.detach(result)
+
+    def next_part(self, given: Any) -> Any:
+        methods, shape = self.torch.methods, self.torch.methods.shape.__get__(given)
+        entries = methods.numel(given)
+        start = (methods.storage_offset(given) + entries) % max(PARTS * entries, 1)
+        return methods.as_strided(given, shape, methods.stride(given), start)
+
+    def rows(self, result: Any) -> list[Any]:
+        methods = self.torch.methods
+        return [*methods.unbind(result)][:PARTS] if methods.dim(result) > 1 else []
+
+    def fits(self, part: Any, given: Any) -> bool:
+        if type(part) is not self.torch.Tensor or type(given) is not self.torch.Tensor:
+            return False
+        methods = self.torch.methods
+        if methods.requires_grad.__get__(part) or not methods.is_contiguous(part):
+            return False
+        of = methods.shape.__get__, methods.dtype.__get__, methods.device.__get__
+        return all(one(part) == one(given) for one in of)
 
     def poison(self, given: Any, factor: float) -> None:
         methods, memory = self.torch.methods, self.torch.in_memory(given)
@@ -326,150 +362,8 @@ class Torch(NumPy):
         layout: str = "plain",
         then: Sequence[Any] | None = None,
     ) -> list[Any]:
-        refills, layout = layout.startswith(layouts.REFILLED), layouts.unfilled(layout)
-        of_upstream = "plain" if layout in layouts.OF_MODULES else layout
-        leaves, methods = [get(case, place) for place in places], self.torch.methods
-        requires, shape = methods.requires_grad.__get__, methods.shape.__get__
-        for leaf in leaves:
-            methods.requires_grad_(leaf)
-        if layout in (layouts.COMPUTED, layouts.HIDDEN):
-            of = zip(places, leaves, strict=True)
-            some = [pair for pair in of if layout == layouts.COMPUTED or pair[0][1] is None]
-            case = replaced(case, {place: methods.clone(leaf) for place, leaf in some})
-        before, grad = [], methods.grad
-        for leaf in leaves if uses > 1 else ():  # as an optimiser leaves it
-            grad.__set__(leaf, self.torch.zeros_like(leaf))
-        if refills:
-            before, then = [self._differentiated(loss, case, then, leaves, read)], None
-        results, numbers = [], []
-
-        def call(arguments: Sequence[Any]) -> None:
-            result = loss(*arguments)
-            numbers.append(read(result))
-            results.append(result)
-
-        for _ in range(uses):
-            call(case)
-        for one in chain.from_iterable(map(_parts, results)):
-            self.to_numpy(one)  # raises if it is not a tensor
-        output = np.asarray(numbers[0])
-        frozen = _tensors(case, self.torch.is_tensor)
-        if any(requires(x) and all(x is not get(case, p) for p in places) for x in frozen):
-            raise ValueError("the call required a gradient of an argument that required none")
-        if output.shape != np.shape(weights):
-            raise ValueError(f"an output of {output.shape}, expected {np.shape(weights)}")
-        if then is not None:
-            for place in places:
-                with contextlib.suppress(LookupError):  # another model may lack it
-                    get(then, place).requires_grad_()
-            call(then)
-
-        def weigh(results: Sequence[Any]) -> list[tuple[Any, Any]]:
-            """Each output, if it is no constant as of an empty caption, with its upstream gradient:
-            a buffer that two backward passes share shows if their gradients differ.
-            """
-            found = []
-            for i, result in enumerate(results, 1):
-                upstream = np.asarray(i * np.asarray(weights), output.dtype)
-                of = upstream if isinstance(result, (list, tuple)) else [upstream]
-                pairs = zip(_parts(result), of, strict=True)
-                found += [(y, self.from_numpy(dy, of_upstream)) for y, dy in pairs if requires(y)]
-            return found
-
-        # between its two passes nothing is called that a candidate may have replaced, but for views
-        weighted = weigh(results[:uses])
-        upstreams = [dy for _, dy in weighted]
-        as_given = [self.to_numpy(dy) for dy in upstreams]
-
-        def backward(by: Sequence[Any] = (), others: Sequence[Any] = ()) -> list[Any]:
-            """``others`` are each leaf's gradient before, and its share of another loss."""
-            returned: Any = [None] * len(by)
-            shares = [pair for pair in zip(leaves, others, strict=False) if pair[1] is not None]
-            for leaf, other in shares:
-                grad.__set__(leaf, methods.copy_(self.torch.zeros_like(leaf), other))
-            if weighted:
-                try:
-                    of = zip(*weighted, *shares, strict=True)
-                    returned = self.torch.backward(*of, retain_graph=uses > 1, by=by)
-                except Exception as error:
-                    raise BackwardError from error
-            found = returned if by else [grad.__get__(x) for x in leaves]
-            for x in leaves:
-                grad.__set__(x, None)
-            if others:
-                found = [
-                    x if other is None else self.to_numpy(x) - 2 * self.to_numpy(other)
-                    for x, other in zip(found, others, strict=True)
-                ]
-            return [*found]
-
-        def arrays(found: Sequence[Any]) -> Any:
-            pairs = zip(leaves, found, strict=True)
-            return read([np.zeros(shape(x)) if dx is None else dx for x, dx in pairs])
-
-        # of two passes one is that of ``torch.autograd.grad``
-        found = backward(leaves if uses > 1 else ())
-        passes = [*arrays(found)]
-        if uses > 1:
-            try:
-                second = backward(others=found)
-            except BackwardError as error:  # what it saved may be released: it is called again
-                if not isinstance(error.__cause__, RuntimeError):
-                    raise
-                for leaf in leaves:
-                    grad.__set__(leaf, None)
-                weighted = weigh([loss(*case) for _ in range(uses)])
-                second = backward(others=found)
-            passes += arrays(second)
-        given = [*_tensors(case, self.torch.is_tensor), *_tensors(then or (), self.torch.is_tensor)]
-        if any(grad.__get__(x) is not None for x in given if methods.is_leaf.__get__(x)):
-            raise ValueError("the backward pass set the gradient of an argument that required none")
-        hooks = methods._backward_hooks.__get__, methods._post_accumulate_grad_hooks.__get__
-        if any(of(x) for of in hooks for x in given):
-            raise ValueError("the call hooked the gradient of an argument")
-        if not all(map(same, map(self.to_numpy, upstreams), as_given)):
-            raise ValueError("the backward pass changed the upstream gradient in place")
-        for place, leaf in zip(places, leaves, strict=True):
-            value = get(case, place)
-            if value is not leaf and not same(self.to_numpy(value), self.to_numpy(leaf)):
-                raise ValueError("the backward pass changed an argument in place")
-        for now, was in zip(map(_parts, results), map(_parts, numbers), strict=True):
-            is_read = all(map(self.torch.is_tensor, now))  # after another case anything may be
-            if is_read and not all(map(same, map(self.to_numpy, now), was)):
-                raise ValueError("the backward pass changed an output in place")
-        return [*passes, [*numbers, *before]]
-
-    def _differentiated(
-        self,
-        loss: Function,
-        case: Sequence[Any],
-        other: Any,
-        leaves: Sequence[Any],
-        read: Function,
-    ) -> Any:
-        """The result of a call and a backward pass with ``other`` numbers in the case's tensors."""
-        tensors, methods = _tensors(case, self.torch.is_tensor), self.torch.methods
-        values = [methods.clone(methods.detach(tensor)) for tensor in tensors]
-        self._write(tensors, _tensors(other, self.torch.is_tensor))
-        returned = loss(*case)
-        result = read(returned)
-        outputs = [y for y in _parts(returned) if methods.requires_grad.__get__(y)]
-        if outputs:
-            ones = map(self.torch.ones_like, outputs)
-            try:
-                self.torch.backward(outputs, ones, retain_graph=False)
-            except Exception as error:
-                raise BackwardError from error
-        for leaf in leaves:
-            methods.grad.__set__(leaf, None)
-        self._write(tensors, values)
-        return result
-
-    def _write(self, tensors: Sequence[Any], values: Sequence[Any]) -> None:
-        """Write values into tensors as an optimiser does."""
-        with self.torch.no_grad():
-            for tensor, value in zip(tensors, values, strict=True):
-                self.torch.methods.copy_(tensor, value)
+        graphs = Graphs(self, loss, case, places, weights, read, layout)
+        return graphs.gradients(uses, layout, then)
 
     def detached(self, result: Any) -> Any:
         is_tensor, detach = self.torch.is_tensor, self.torch.methods.detach

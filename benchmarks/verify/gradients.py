@@ -33,7 +33,16 @@ from benchmarks.verify.differentiation import (
     flat,
 )
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.layouts import COMPUTED, HIDDEN, MODULE, OWN, REFILLED, REQUIRING, VIEWS
+from benchmarks.verify.layouts import (
+    BESIDE,
+    COMPUTED,
+    HIDDEN,
+    MODULE,
+    OWN,
+    REFILLED,
+    REQUIRING,
+    VIEWS,
+)
 from benchmarks.verify.oracle import in_dtype, in_float64
 from benchmarks.verify.properties import (
     FEW,
@@ -168,7 +177,7 @@ def gradient_after_other(
     others = another(Draw(size(case))), another(Draw(size(case) + 1)), reversed_arrays(case)
     ways: list[dict[str, Any]] = [{"then": one} for one in others]
     if candidate.framework == "torch":
-        ways += refilled_ways(of, case, others[-1])
+        ways += [{"then": others[-1], "layout": BESIDE}, *refilled_ways(of, case, others[-1])]
     assert_same_gradients(of, case, *ways)
 
 

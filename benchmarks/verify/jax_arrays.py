@@ -29,7 +29,7 @@ class Jax(NumPy):
     def to_numpy(self, value: Any) -> Any:
         return super().to_numpy(np.asarray(value))
 
-    def refill(self, given: Any, array: Any) -> None:
+    def refill(self, given: Any, array: Any, is_seen: bool = True) -> None:
         raise NotImplementedError
 
     def gradient(

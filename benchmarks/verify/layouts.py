@@ -2,7 +2,7 @@
 
 A layout is "plain" (contiguous), "broadcast" (stride zero along each axis on which all entries are
 equal), or one of those below. One of ``INFERENCE`` may follow, or stand for "plain" in it; of a
-gradient ``REFILLED`` may come first.
+gradient ``REFILLED`` or ``BESIDE`` may come first.
 """
 
 from __future__ import annotations
@@ -40,7 +40,20 @@ HIDDEN = "hidden"
 OF_MODULES = (REQUIRING, MODULE, INFERRED, HIDDEN)
 """Layouts in which a mapping is ordered, and holds parameters."""
 
-COPIED = (*VIEWS, ROWS, OWN, INFERRED)
+RENEWED = "renewed"
+"""Of calls in the same memory: arrays, but for those in a mapping, are others each time, with the
+identity of those before, as where these have been freed.
+"""
+
+SLICES = "slices"
+"""Such arrays are another part of one array each time, as parts of a data set are."""
+
+RETURNED = "returned"
+"""Such arrays are the last result, or parts of it, if there are any of their shapes."""
+
+MOVED = RENEWED, SLICES, RETURNED
+
+COPIED = (*VIEWS, ROWS, OWN, INFERRED, SLICES, RETURNED)
 """Layouts of arrays that are not in the memory of a case's own."""
 
 INFERENCE = ("no_grad", "inference_mode")
@@ -53,6 +66,10 @@ REFILLED = "refilled"
 """Of a gradient in tensors that had other numbers, and their backward pass, before."""
 
 
-def unfilled(layout: str) -> str:
-    """A gradient's layout without ``REFILLED``."""
-    return layout.removeprefix(REFILLED).strip() or "plain"
+BESIDE = "beside"
+"""Of a gradient that has many other calls, of the same mappings, before its backward pass."""
+
+
+def of_arrays(layout: str) -> str:
+    """A gradient's layout without ``REFILLED`` or ``BESIDE``."""
+    return layout.removeprefix(REFILLED).removeprefix(BESIDE).strip() or "plain"

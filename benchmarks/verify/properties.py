@@ -32,7 +32,16 @@ from benchmarks.verify.cases import (
 )
 from benchmarks.verify.chance import alike, all_alike, generator
 from benchmarks.verify.draw import Draw
-from benchmarks.verify.layouts import EVALUATION, INFERENCE, MODULE, OWN, REQUIRING, ROWS, VIEWS
+from benchmarks.verify.layouts import (
+    EVALUATION,
+    INFERENCE,
+    MODULE,
+    MOVED,
+    OWN,
+    REQUIRING,
+    ROWS,
+    VIEWS,
+)
 from benchmarks.verify.loading import all_valid
 from benchmarks.verify.oracle import in_float64
 from benchmarks.verify.precision import case_limit
@@ -302,6 +311,15 @@ def same_objects(
     calls = [candidate.call_each(cases, layout=one, reuse_arrays=True) for one in layouts]
     for one, results in zip(cases, zip(*calls, strict=True), strict=True):
         assert_all_equal_oracle(zip(layouts, results, strict=True), oracle, one, limit)
+    if not padded:  # beside the same parameters; others say what is padding
+        cases = case, *(replaced(case, inputs_of(one)) for one in cases[1:])
+    for layout in few(case, modes(candidate, *MOVED), 2):
+        assert_no_state(candidate, oracle, defined(oracle, cases), limit, layout)
+
+
+def inputs_of(case: Case) -> dict[Place, Array]:
+    """Its floating point arrays, but those in a mapping."""
+    return {place: get(case, place) for place in float_arrays(case) if place[1] is None}
 
 
 def same_lists(

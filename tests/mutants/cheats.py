@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from benchmarks.verify.supervisor import confines
-from tests.mutants import gradient_patches, identity, late, patches, replays
+from tests.mutants import freed, gradient_patches, identity, late, patches, replays
 from tests.mutants.mutant import Mutant
 from tests.mutants.setting_slips import SETTINGS
 
@@ -387,6 +387,9 @@ CHEATS = [
     *mutants_of(identity.OF_ATTENTION, "multi_head_attention"),
     *mutants_of(identity.OF_MSE, "mse"),
     *mutants_of(identity.OF_ROUGE, "rouge_l"),
+    *mutants_of(freed.OF_LAYER_NORM),
+    *mutants_of(freed.OF_FEED_FORWARD, "feed_forward"),
+    *mutants_of(freed.OF_LSTM_CELL, "lstm_cell"),
     *mutants_of(SETTINGS),
     *mutants_of(patches.OF_LAYER_NORM),
     *mutants_of(patches.OF_FEED_FORWARD, "feed_forward"),

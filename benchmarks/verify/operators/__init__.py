@@ -70,5 +70,5 @@ def get_operator(name: str | None, option: str = "operator") -> Operator:
         return OPERATORS[name]
     close = get_close_matches(name or "", OPERATORS)
     said = "is missing" if name is None else f"{name!r} is unknown"
-    meant = f", did you mean {' or '.join(close)}" if close else ""
+    meant = f", did you mean {' or '.join(close)}?" if close else ""
     raise InputError(f"{option} {said}: expected a name of captionbench verify --list{meant}")

@@ -1,0 +1,259 @@
+"""The backward passes of a candidate in PyTorch."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from benchmarks.verify import layouts
+from benchmarks.verify.cases import Place, get, replaced
+from benchmarks.verify.originals import np, own_builtins
+from benchmarks.verify.same import same
+
+own_builtins(globals())
+
+Weighted = list[tuple[Any, Any]]
+"""Outputs with their upstream gradients."""
+
+BETWEEN, ENTRIES = 64, 2**18
+"""Maximum number of calls between a call and its backward pass, and of entries of all of them."""
+
+
+class BackwardError(Exception):
+    """A backward pass raised the exception that is the cause of this one."""
+
+
+def parts(result: Any) -> list[Any]:
+    """The arrays of a result, which may be several, such as an LSTM's h and c."""
+    return [*result] if isinstance(result, (list, tuple)) else [result]
+
+
+def _tensors(case: Sequence[Any], is_tensor: Callable[[Any], bool]) -> list[Any]:
+    values = (list(x.values()) if isinstance(x, Mapping) else [x] for x in case)
+    return [x for several in values for x in several if is_tensor(x)]
+
+
+class Graphs:
+    """Calls of a function on a case, and their backward passes."""
+
+    def __init__(
+        self,
+        framework: Any,
+        loss: Callable[..., Any],
+        case: Sequence[Any],
+        places: Sequence[Place],
+        weights: Any,
+        read: Callable[..., Any],
+        layout: str,
+    ) -> None:
+        """See ``frameworks.NumPy.gradient``; the ``framework`` is PyTorch."""
+        self.framework, self.loss, self.read = framework, loss, read
+        self.torch, self.methods = framework.torch, framework.torch.methods
+        self.places, self.weights = places, np.asarray(weights)
+        layout = layouts.of_arrays(layout)
+        self.of_upstream = "plain" if layout in layouts.OF_MODULES else layout
+        self.leaves = [get(case, place) for place in places]
+        for leaf in self.leaves:
+            self.methods.requires_grad_(leaf)
+        if layout in (layouts.COMPUTED, layouts.HIDDEN):
+            of = zip(places, self.leaves, strict=True)
+            some = [pair for pair in of if layout == layouts.COMPUTED or pair[0][1] is None]
+            case = replaced(case, {place: self.methods.clone(leaf) for place, leaf in some})
+        self.case = case
+        self.results: list[Any] = []
+        """The outputs, part of no graph: a candidate may see when those that are have ended."""
+        self.numbers: list[Any] = []
+
+    def gradients(self, uses: int, layout: str, then: Sequence[Any] | None) -> list[Any]:
+        """Those of each backward pass, then the list of outputs."""
+        grad, zeros_like = self.methods.grad, self.torch.zeros_like
+        for leaf in self.leaves if uses > 1 else ():  # as an optimiser leaves it
+            grad.__set__(leaf, zeros_like(leaf))
+        before: list[Any] = []
+        if layout.startswith(layouts.REFILLED):
+            before, then = [self._differentiated(then)], None
+        outputs = [self._called(self.case) for _ in range(uses)]
+        weighted = self._weighted(outputs)
+        again = self._weighted(outputs, -1.0) if uses > 1 else []
+        upstreams = [dy for _, dy in (*weighted, *again)]
+        as_given = [self._numbers(dy) for dy in upstreams]
+        with contextlib.ExitStack() as until_passed:
+            if then is not None:
+                self._require(then)
+            if then is not None and layout.startswith(layouts.BESIDE):
+                product, ones_like = self.methods.mul, self.torch.ones_like
+                weighted = [(product(y, dy), ones_like(dy)) for y, dy in weighted]
+                del outputs  # their graphs remain
+                until_passed.enter_context(self._calls_beside(then))
+            elif then is not None:
+                outputs.append(self._called(then))
+            passes = self._passes(weighted, again, uses)
+        self._assert_unchanged([*self.case, *(then or ())])
+        if not all(map(same, map(self._numbers, upstreams), as_given)):
+            raise ValueError("the backward pass changed the upstream gradient in place")
+        return [*passes, [*self.numbers, *before]]
+
+    def _numbers(self, tensor: Any) -> Any:
+        return self.framework.to_numpy(tensor)
+
+    def _called(self, arguments: Sequence[Any]) -> Any:
+        result = self.loss(*arguments)
+        self.numbers.append(self.read(result))
+        self.results.append(self.framework.detached(result))
+        if arguments is self.case:
+            for one in parts(result):
+                self._numbers(one)  # raises if it is not a tensor
+            requires, frozen = self.methods.requires_grad.__get__, self._frozen()
+            if any(map(requires, frozen)):
+                raise ValueError("the call required a gradient of an argument that required none")
+            shape = np.asarray(self.numbers[-1]).shape
+            if shape != self.weights.shape:
+                raise ValueError(f"an output of {shape}, expected {self.weights.shape}")
+        return result
+
+    def _frozen(self) -> list[Any]:
+        by = [get(self.case, place) for place in self.places]
+        given = _tensors(self.case, self.torch.is_tensor)
+        return [x for x in given if all(x is not one for one in by)]
+
+    def _require(self, then: Sequence[Any]) -> None:
+        for place in self.places:
+            with contextlib.suppress(LookupError):  # another model may lack it
+                get(then, place).requires_grad_()
+
+    @contextlib.contextmanager
+    def _calls_beside(self, then: Sequence[Any]) -> Iterator[None]:
+        """Many calls on other arguments, without gradients, too, whose results are freed.
+
+        A mapping is the case's own, which has the others' entries until the end.
+        """
+        pairs = [*zip(self.case, then, strict=True)]
+        of_mappings = [pair for pair in pairs if isinstance(pair[0], Mapping)]
+        before = [dict(mine) for mine, _ in of_mappings]
+        for mine, others in of_mappings:
+            mine.update(others)
+        given = [mine if isinstance(mine, Mapping) else other for mine, other in pairs]
+        tensors = _tensors(given, self.torch.is_tensor)
+        entries = sum(map(self.methods.numel, tensors))
+        for mode in layouts.INFERENCE:
+            with self.framework.mode(mode):
+                self.loss(*given)
+        for _ in range(max(1, min(BETWEEN, ENTRIES // max(entries, 1)))):
+            self.loss(*given)
+        self._called(given)
+        yield
+        for (mine, _), entry in zip(of_mappings, before, strict=True):
+            mine.update(entry)
+
+    def _weighted(self, outputs: Sequence[Any], sign: float = 1.0) -> Weighted:
+        """Each output, if it is no constant as of an empty caption, with its upstream gradient:
+        a buffer that two backward passes share shows if their gradients differ.
+        """
+        found: Weighted = []
+        requires = self.methods.requires_grad.__get__
+        dtype = np.asarray(self.numbers[0]).dtype
+        for i, result in enumerate(outputs, 1):
+            upstream = np.asarray(sign * i * self.weights, dtype)
+            of = upstream if isinstance(result, (list, tuple)) else [upstream]
+            for y, dy in zip(parts(result), of, strict=True):
+                if requires(y):
+                    found.append((y, self.framework.from_numpy(dy, self.of_upstream)))
+        return found
+
+    def _passes(self, weighted: Weighted, again: Weighted, uses: int) -> list[Any]:
+        """The gradients of a backward pass, and if there are two of one with the negative of its
+        upstream gradients.
+
+        Between them nothing is called that a candidate may have replaced, but for views.
+        """
+        # of two passes one is that of ``torch.autograd.grad``
+        by = self.leaves if uses > 1 else ()
+        found = self._backward(weighted, by, retain_graph=uses > 1)
+        passes = [*self._arrays(found)]
+        if uses == 1:
+            return passes
+        try:
+            second = self._negative(again, found)
+        except BackwardError as error:  # what it saved may be released: it is called again
+            if not isinstance(error.__cause__, RuntimeError):
+                raise
+            for leaf in self.leaves:
+                self.methods.grad.__set__(leaf, None)
+            outputs = [self.loss(*self.case) for _ in range(uses)]
+            second = self._negative(self._weighted(outputs, -1.0), found)
+        return [*passes, *self._arrays(second)]
+
+    def _backward(self, weighted: Weighted, by: Sequence[Any], retain_graph: bool) -> list[Any]:
+        """The gradients of a backward pass, ``by`` tensors or as it leaves them in the leaves."""
+        grad, returned = self.methods.grad, [None] * len(by)
+        if weighted:
+            outputs, upstreams = zip(*weighted, strict=True)
+            try:
+                returned = self.torch.backward(outputs, upstreams, retain_graph, by)
+            except Exception as error:
+                raise BackwardError from error
+        found = returned if by else [grad.__get__(x) for x in self.leaves]
+        for x in self.leaves:
+            grad.__set__(x, None)
+        return [*found]
+
+    def _negative(self, weighted: Weighted, others: Sequence[Any]) -> list[Any]:
+        """The negative of a pass's gradients, beside ``others``: each leaf's gradient before the
+        pass, and its share of another loss.
+        """
+        grad = self.methods.grad
+        shares = [pair for pair in zip(self.leaves, others, strict=True) if pair[1] is not None]
+        for leaf, other in shares:
+            grad.__set__(leaf, self.methods.copy_(self.torch.zeros_like(leaf), other))
+        of_both = [*weighted, *shares] if weighted else []
+        found = self._backward(of_both, (), retain_graph=True)
+        numbers = ((x if x is None else self._numbers(x)) for x in found)
+        return [
+            x if x is None else (0 if other is None else 2 * self._numbers(other)) - x
+            for x, other in zip(numbers, others, strict=True)
+        ]
+
+    def _arrays(self, found: Sequence[Any]) -> Any:
+        shape, pairs = self.methods.shape.__get__, zip(self.leaves, found, strict=True)
+        return self.read([np.zeros(shape(x)) if dx is None else dx for x, dx in pairs])
+
+    def _assert_unchanged(self, given: Sequence[Any]) -> None:
+        """Assert that the passes changed no argument and no output.
+
+        Raises:
+            ValueError: they did.
+        """
+        methods, tensors = self.methods, _tensors(given, self.torch.is_tensor)
+        grad, is_leaf = methods.grad.__get__, methods.is_leaf.__get__
+        if any(grad(x) is not None for x in tensors if is_leaf(x)):
+            raise ValueError("the backward pass set the gradient of an argument that required none")
+        hooks = methods._backward_hooks.__get__, methods._post_accumulate_grad_hooks.__get__
+        if any(of(x) for of in hooks for x in tensors):
+            raise ValueError("the call hooked the gradient of an argument")
+        for place, leaf in zip(self.places, self.leaves, strict=True):
+            value = get(self.case, place)
+            if value is not leaf and not same(self._numbers(value), self._numbers(leaf)):
+                raise ValueError("the backward pass changed an argument in place")
+        for now, was in zip(self.results, map(parts, self.numbers), strict=True):
+            is_read = all(map(self.torch.is_tensor, now))  # after another case anything may be
+            if is_read and not all(map(same, map(self._numbers, now), was)):
+                raise ValueError("the backward pass changed an output in place")
+
+    def _differentiated(self, other: Any) -> Any:
+        """The result of a call and a backward pass with ``other`` numbers in the case's tensors."""
+        tensors, methods = _tensors(self.case, self.torch.is_tensor), self.methods
+        values = [methods.clone(methods.detach(tensor)) for tensor in tensors]
+        self._write(tensors, _tensors(other, self.torch.is_tensor))
+        returned = self.loss(*self.case)
+        result = self.read(returned)
+        outputs = [y for y in parts(returned) if methods.requires_grad.__get__(y)]
+        self._backward([(y, self.torch.ones_like(y)) for y in outputs], (), retain_graph=False)
+        self._write(tensors, values)
+        return result
+
+    def _write(self, tensors: Sequence[Any], values: Sequence[Any]) -> None:
+        """Write values into tensors as an optimiser does."""
+        with self.torch.no_grad():
+            for tensor, value in zip(tensors, values, strict=True):
+                self.methods.copy_(tensor, value)
