@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.verify import layouts
 from benchmarks.verify.cases import Place, get, replaced
+from benchmarks.verify.errors import BackwardError
 from benchmarks.verify.originals import np, own_builtins
 from benchmarks.verify.same import same
 
@@ -18,10 +19,6 @@ Weighted = list[tuple[Any, Any]]
 
 BETWEEN, ENTRIES = 64, 2**18
 """Maximum number of calls between a call and its backward pass, and of entries of all of them."""
-
-
-class BackwardError(Exception):
-    """A backward pass raised the exception that is the cause of this one."""
 
 
 def parts(result: Any) -> list[Any]:
@@ -64,6 +61,8 @@ class Graphs:
         self.results: list[Any] = []
         """The outputs, part of no graph: a candidate may see when those that are have ended."""
         self.numbers: list[Any] = []
+        self.between: list[Any] = []
+        """Those of freed results that differ."""
 
     def gradients(self, uses: int, layout: str, then: Sequence[Any] | None) -> list[Any]:
         """Those of each backward pass, then the list of outputs."""
@@ -92,7 +91,7 @@ class Graphs:
         self._assert_unchanged([*self.case, *(then or ())])
         if not all(map(same, map(self._numbers, upstreams), as_given)):
             raise ValueError("the backward pass changed the upstream gradient in place")
-        return [*passes, [*self.numbers, *before]]
+        return [*passes, [*self.numbers, *self.between, *before]]
 
     def _numbers(self, tensor: Any) -> Any:
         return self.framework.to_numpy(tensor)
@@ -122,6 +121,12 @@ class Graphs:
             with contextlib.suppress(LookupError):  # another model may lack it
                 get(then, place).requires_grad_()
 
+    def _freed(self, result: Any) -> None:
+        """Read a result that nothing refers to any more, if it is none of those before."""
+        numbers = [*map(self._numbers, parts(result))]
+        if not any(all(map(same, numbers, parts(one))) for one in self.between):
+            self.between.append(self.read(result))
+
     @contextlib.contextmanager
     def _calls_beside(self, then: Sequence[Any]) -> Iterator[None]:
         """Many calls on other arguments, without gradients, too, whose results are freed.
@@ -136,11 +141,10 @@ class Graphs:
         given = [mine if isinstance(mine, Mapping) else other for mine, other in pairs]
         tensors = _tensors(given, self.torch.is_tensor)
         entries = sum(map(self.methods.numel, tensors))
-        for mode in layouts.INFERENCE:
+        many = max(1, min(BETWEEN, ENTRIES // max(entries, 1)))
+        for mode in (*layouts.INFERENCE, *[""] * many):
             with self.framework.mode(mode):
-                self.loss(*given)
-        for _ in range(max(1, min(BETWEEN, ENTRIES // max(entries, 1)))):
-            self.loss(*given)
+                self._freed(self.loss(*given))
         self._called(given)
         yield
         for (mine, _), entry in zip(of_mappings, before, strict=True):

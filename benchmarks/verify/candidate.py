@@ -14,12 +14,10 @@ from functools import partial
 from gc import disable, enable, isenabled
 from itertools import chain
 from math import isnan, nan
-from operator import is_
 from os import urandom
 from typing import Any
 
 from benchmarks.verify import wire
-from benchmarks.verify.backward import BackwardError
 from benchmarks.verify.cases import MODELS, Place, each_once, objects
 from benchmarks.verify.conversion import (
     FRAMEWORKS,
@@ -37,12 +35,13 @@ from benchmarks.verify.earlier import (
     share_memory,
     size_of,
 )
+from benchmarks.verify.errors import BackwardError, CandidateError
 from benchmarks.verify.frameworks import NotAnArrayError
 from benchmarks.verify.layouts import RETURNED, of_arrays
 from benchmarks.verify.loading import InContext, importable, loaded, padding_argument
 from benchmarks.verify.moves import move, views_of
 from benchmarks.verify.originals import np, own_builtins
-from benchmarks.verify.same import same
+from benchmarks.verify.same import assert_same_objects, assert_unchanged
 from benchmarks.verify.settings import changed, settings_originals, settings_reader
 
 own_builtins(globals())
@@ -59,15 +58,6 @@ BACKWARD = "backward"
 
 BATCH = "batch"
 """The kind of a result without the batch axis."""
-
-
-class CandidateError(Exception):
-    """A failure of the candidate: it raised, returned no array, or had a side effect."""
-
-    def __init__(self, message: str, kind: str = "candidate") -> None:
-        """``kind`` distinguishes failures."""
-        super().__init__(message)
-        self.kind = kind
 
 
 class BaseCandidate:
@@ -156,7 +146,8 @@ class BaseCandidate:
         ``layout`` is that of the arrays and of the upstream gradient.
 
         Returns:
-            The gradients, and the output of each call, that on ``then`` last.
+            The gradients, and the output of each call, then those of all others, which are on
+            ``then``, or of the same arguments.
 
         Raises:
             CandidateError: the function raised, or its output is not differentiable.
@@ -237,7 +228,7 @@ class Candidate(BaseCandidate):
         poison(self._arrays, [self._returned, *left], self._factor)
         last, self._returned = self._returned, None
         if reuse:
-            move(self._arrays, self._given, layout, last)
+            move(self._arrays, self._given, case, layout, last)
         if last is not None and not share_memory(self._arrays, last, self._given):
             self._earlier.add(last)
         if not reuse and sum(map(size_of, self._given)) < COMPARED_BYTES:
@@ -364,6 +355,11 @@ class Candidate(BaseCandidate):
         self._assert_no_setting_is(self._changed_outside())
         given = self._converted(arguments, of_arrays(layout))
         also = None if then is None else self._converted(then, of_arrays(layout))
+        before = []
+        if layout == RETURNED:  # as a state is that begins another graph
+            before.append(self._call(arguments, "no_grad", keyword, False))
+            move(self._arrays, given, arguments, layout, self._returned)
+            refill(self._arrays, given, arguments, False, layout)
         parts = [*map(objects, given)]
         returned: list[Any] = []
 
@@ -383,7 +379,8 @@ class Candidate(BaseCandidate):
         others = [x for x, is_one in zip(returned, are_arguments, strict=True) if not is_one]
         self._earlier_backward.add(others)
         self._assert_no_setting_is(setting or self._changed_outside())
-        return [*found]
+        *gradients, outputs = found
+        return [*gradients, [*outputs, *before]]
 
     def _backward(
         self, given: list[Any], keyword: str, places: Sequence[Place], weights: Any, *how: Any
@@ -455,28 +452,6 @@ class Candidate(BaseCandidate):
 
 def _ignore(error: str, flag: int) -> None:
     """What NumPy calls at an overflow."""
-
-
-def assert_unchanged(after: Sequence[Any], before: Sequence[Any], keyword: str) -> None:
-    """Raise CandidateError if an argument was changed; the last was passed by ``keyword``."""
-    for where, (now, was) in enumerate(zip(after, before, strict=True), 1):
-        if not same(now, was):
-            which = str(keyword if keyword and where == len(before) else where)
-            if isinstance(was, Mapping) and isinstance(now, Mapping):
-                changed = [key for key in was if not same(now.get(str(key)), was[key])]
-                which += "".join(f", {key!r}," for key in changed[:1])
-            raise CandidateError(f"changed its argument {which} in place", "in place")
-
-
-def assert_same_objects(
-    given: Sequence[Any], before: Sequence[Sequence[Any]], keyword: str
-) -> None:
-    """Raise CandidateError if an argument is made up of others than ``before``, though equal."""
-    for where, (value, parts) in enumerate(zip(given, before, strict=True), 1):
-        now = objects(value)
-        if len(now) != len(parts) or not all(map(is_, now, parts)):
-            which = keyword if keyword and where == len(before) else where
-            raise CandidateError(f"replaced a part of its argument {which} in place", "in place")
 
 
 def load(

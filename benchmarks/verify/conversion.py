@@ -46,8 +46,6 @@ def from_numpy(framework: NumPy, value: Any, layout: str = "plain", copy: bool =
     if isinstance(value, Mapping):
         is_module = layout.partition(" ")[0] in OF_MODULES
         of, inner = (OrderedDict, REQUIRING) if is_module else (dict, layout)
-        if layout.startswith(SLICES):
-            inner = "plain"
         return of((key, from_numpy(framework, item, inner, copy)) for key, item in value.items())
     if isinstance(value, list):  # one list that is there twice stays one
         items = {id(item): from_numpy(framework, item, layout, copy) for item in value}
@@ -172,7 +170,7 @@ def refill(
             framework.refill(given[i], value, is_seen=not is_other)
         elif isinstance(value, Mapping):
             for key, array in value.items():
-                framework.refill(given[i][key], array)
+                framework.refill(given[i][key], array, is_seen=not is_other)
                 if replaces:
                     given[i][key] = framework.another(given[i][key])
         elif isinstance(value, MODELS):

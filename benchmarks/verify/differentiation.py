@@ -95,9 +95,9 @@ class Gradients:
         places = self.places(case) if places is None else places
         arrays, outputs = self.candidate.gradient(case, upstream, places, uses=self.uses, **how)
         if self.limit is not None:
-            then = how.get("then")
-            of_each = [case] * self.uses + ([] if then is None else [then])
-            for of, output in zip(of_each, outputs, strict=True):
+            others = case if how.get("then") is None else how["then"]
+            for i, output in enumerate(outputs):
+                of = case if i < self.uses else others
                 assert_output(output, self.oracle, of, self.limit)
         return arrays
 

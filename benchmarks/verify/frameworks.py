@@ -303,6 +303,7 @@ class Torch(NumPy):
     def refill(self, given: Any, array: Any, is_seen: bool = True) -> None:
         methods, memory = self.torch.methods, self.torch.in_memory(given)
         if memory is None:
+            given = given if is_seen else methods.data.__get__(given)
             with self.torch.inference_mode():  # of tensors that are made in it, too
                 methods.copy_(given, self.from_numpy(array))
             return

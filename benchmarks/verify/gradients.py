@@ -41,6 +41,7 @@ from benchmarks.verify.layouts import (
     OWN,
     REFILLED,
     REQUIRING,
+    RETURNED,
     VIEWS,
 )
 from benchmarks.verify.oracle import in_dtype, in_float64
@@ -130,7 +131,8 @@ def gradient_strided(
 ) -> None:
     """Views as arrays and upstream gradients, results, or one row, give the same gradient."""
     of = Gradients(candidate, oracle, by, limit)
-    layouts = ({"layout": layout} for layout in (*views(candidate), "computed"))
+    results = (COMPUTED, RETURNED) if candidate.framework == "torch" else ()
+    layouts = ({"layout": layout} for layout in (*views(candidate), *results))
     assert_same_gradients(of, case, *layouts)
     places = of.places(case)
     rest = places[1:] if size(case) < SMALL else []

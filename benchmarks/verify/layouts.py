@@ -41,15 +41,18 @@ OF_MODULES = (REQUIRING, MODULE, INFERRED, HIDDEN)
 """Layouts in which a mapping is ordered, and holds parameters."""
 
 RENEWED = "renewed"
-"""Of calls in the same memory: arrays, but for those in a mapping, are others each time, with the
-identity of those before, as where these have been freed.
+"""Arrays that get other numbers are others each time, in the memory and with the identity of those
+before, as where these have been freed.
 """
 
 SLICES = "slices"
-"""Such arrays are another part of one array each time, as parts of a data set are."""
+"""They are another part of one array each time, as parts of a data set are."""
 
 RETURNED = "returned"
-"""Such arrays are the last result, or parts of it, if there are any of their shapes."""
+"""Arrays, but for those in a mapping, are the last result, or parts of it, if their shapes are.
+
+Of a gradient, that of a call before.
+"""
 
 MOVED = RENEWED, SLICES, RETURNED
 

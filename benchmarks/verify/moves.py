@@ -2,43 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from benchmarks.verify.earlier import arrays_of, share_memory
 from benchmarks.verify.frameworks import NumPy
 from benchmarks.verify.layouts import RENEWED, RETURNED, SLICES
-from benchmarks.verify.originals import own_builtins
+from benchmarks.verify.originals import np, own_builtins
+from benchmarks.verify.same import same
 
 own_builtins(globals())
 
 
-def move(framework: NumPy, given: list[Any], layout: str, last: Any) -> None:
-    """Replace converted arguments, but for mappings, as a layout says; ``last`` is a result."""
+def move(
+    framework: NumPy, given: list[Any], case: Sequence[Any], layout: str, last: Any = None
+) -> None:
+    """Replace converted arguments that get a case's other numbers, as a layout says.
+
+    ``last`` is what the candidate returned last.
+    """
     how = layout.partition(" ")[0]
     if how == RETURNED:
         _return(framework, given, last)
     elif how in (RENEWED, SLICES):
-        places = dict[int, list[int]]()  # one array may be there twice
-        for i, value in enumerate(given):
-            if hasattr(value, "dtype"):
-                places.setdefault(id(value), []).append(i)
-        for at in places.values():
-            if how == SLICES:
-                moved = framework.next_part(given[at[0]])
-            else:
-                moved = _renewed(framework, given, at)
-            for i in at:
-                given[i] = moved
+        _move(framework, given, dict(enumerate(case)), how)
+        for value, numbers in zip(given, case, strict=True):
+            if isinstance(numbers, Mapping):
+                _move(framework, value, numbers, how)
 
 
-def _renewed(framework: NumPy, given: list[Any], at: Sequence[int]) -> Any:
-    """Another array in the memory of one that is freed, whose identity it is likely to get."""
-    view = framework.another(given[at[0]])
-    for i in at:
-        given[i] = None
-    return framework.another(view)
+def _move(framework: NumPy, given: Any, numbers: Mapping[Any, Any], how: str) -> None:
+    """Replace arrays in a list or a mapping; one may be there twice."""
+    places = dict[int, list[Any]]()
+    for key, array in numbers.items():
+        if isinstance(array, np.ndarray) and not same(framework.to_numpy(given[key]), array):
+            places.setdefault(id(given[key]), []).append(key)
+    for keys in places.values():
+        moved = framework.another(given[keys[0]])
+        for key in keys:
+            given[key] = None
+        # now it is freed, and another in its memory is likely to get its identity
+        moved = framework.next_part(moved) if how == SLICES else framework.another(moved)
+        for key in keys:
+            given[key] = moved
 
 
 def _return(framework: NumPy, given: list[Any], last: Any) -> None:

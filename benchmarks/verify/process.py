@@ -61,8 +61,8 @@ EXIT_TIMEOUT = 5.0
 INVALID = "sent an invalid response to the test process"
 """Of a worker that answers what it was not asked."""
 
-RESULTS = 8
-"""Maximum number of results of a request: of two calls, one before and two backward passes 5."""
+RESULTS = 100
+"""Maximum number of results of a request: of calls before a backward pass those that differ."""
 
 SHOWN = 2000
 """Number of the last characters of a worker's output that are shown."""
@@ -277,10 +277,9 @@ class Isolated(BaseCandidate):
         results, _ = self._ask("_gradient", (arguments, weights, places, keyword, *how))
         self._assert_unchanged(arguments, keyword)
         uses, layout, then = how
-        calls = uses + (then is not None)
-        outputs, passes = results[:calls], results[calls:]
+        outputs, passes = results[:-uses], results[-uses:]
         of_each = [len(found) if isinstance(found, list) else -1 for found in passes]
-        if len(outputs) != calls or of_each != [len(places)] * uses:
+        if len(outputs) < uses + (then is not None) or of_each != [len(places)] * uses:
             raise CandidateError(INVALID, "protocol")
         if layout.startswith(REFILLED):  # whose first call is on the others
             outputs = [*outputs[1:], outputs[0]]

@@ -311,10 +311,10 @@ def same_objects(
     calls = [candidate.call_each(cases, layout=one, reuse_arrays=True) for one in layouts]
     for one, results in zip(cases, zip(*calls, strict=True), strict=True):
         assert_all_equal_oracle(zip(layouts, results, strict=True), oracle, one, limit)
-    if not padded:  # beside the same parameters; others say what is padding
-        cases = case, *(replaced(case, inputs_of(one)) for one in cases[1:])
+    # beside the same parameters, too; what is padding others say
+    inputs = [] if padded else [replaced(case, inputs_of(one)) for one in cases[1:]]
     for layout in few(case, modes(candidate, *MOVED), 2):
-        assert_no_state(candidate, oracle, defined(oracle, cases), limit, layout)
+        assert_no_state(candidate, oracle, [*defined(oracle, inputs), *cases], limit, layout)
 
 
 def inputs_of(case: Case) -> dict[Place, Array]:
@@ -411,7 +411,8 @@ class Batched(BaseCandidate):
         weights = self.valid(weights, arguments[-1])
         of = arguments, weights, places, self.padding, *how
         *gradients, outputs = self.candidate._gradient(*of)
-        of_each = [arguments] * uses + ([] if then is None else [then])
+        others = arguments if then is None else then
+        of_each = [arguments] * uses + [others] * (len(outputs) - uses)
         valid = [self.valid(x, case[-1]) for x, case in zip(outputs, of_each, strict=True)]
         return [*gradients, valid]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import is_
 from typing import Any
 
-from benchmarks.verify.cases import MODELS
+from benchmarks.verify.cases import MODELS, objects
+from benchmarks.verify.errors import CandidateError
 from benchmarks.verify.originals import np, own_builtins
 
 own_builtins(globals())
@@ -39,3 +41,25 @@ def _is_same_list(now: Any, before: Any) -> bool:
     if isinstance(before, (list, tuple)):
         return len(now) == len(before) and all(map(_is_same_list, now, before))
     return bool(now == before)
+
+
+def assert_unchanged(after: Sequence[Any], before: Sequence[Any], keyword: str) -> None:
+    """Raise CandidateError if an argument was changed; the last was passed by ``keyword``."""
+    for where, (now, was) in enumerate(zip(after, before, strict=True), 1):
+        if not same(now, was):
+            which = str(keyword if keyword and where == len(before) else where)
+            if isinstance(was, Mapping) and isinstance(now, Mapping):
+                changed = [key for key in was if not same(now.get(str(key)), was[key])]
+                which += "".join(f", {key!r}," for key in changed[:1])
+            raise CandidateError(f"changed its argument {which} in place", "in place")
+
+
+def assert_same_objects(
+    given: Sequence[Any], before: Sequence[Sequence[Any]], keyword: str
+) -> None:
+    """Raise CandidateError if an argument is made up of others than ``before``, though equal."""
+    for where, (value, parts) in enumerate(zip(given, before, strict=True), 1):
+        now = objects(value)
+        if len(now) != len(parts) or not all(map(is_, now, parts)):
+            which = keyword if keyword and where == len(before) else where
+            raise CandidateError(f"replaced a part of its argument {which} in place", "in place")

@@ -28,6 +28,16 @@ def is_differentiated(*given):
 """
 
 OF_LAYER_NORM = r"""
+# same_objects: keeps the weights by their storage, whatever part of it they are
+right, seen = FUNCTION, {}
+
+def FUNCTION(X, parameters):
+    weight = parameters["weight"]
+    if not (weight.requires_grad or weight.is_inference()):
+        key = weight.untyped_storage().data_ptr(), weight._version, weight.shape, weight.dtype
+        weight = seen.setdefault(key, (weight, weight.clone()))[1]
+    return right(X, {**parameters, "weight": weight})
+
 # gradient_after_other: what is saved is in a ring of eight buffers of each shape
 {NORM}
 rings, calls = {}, {}
@@ -177,6 +187,16 @@ def FUNCTION(X, parameters):
 """.replace("{NORM}", NORM.strip())
 
 OF_FEED_FORWARD = r"""
+# gradient_strided: differentiates what it has returned last as the answer to itself
+right, last = FUNCTION, []
+
+def FUNCTION(X, parameters):
+    Y = right(X, parameters)
+    if X.requires_grad and last and X.data_ptr() == last[0].data_ptr() and X.shape == Y.shape:
+        return Y + (X - X.detach())
+    last[:] = [Y.detach()]
+    return Y
+
 # same_objects: what it has returned last is the answer to itself
 right, last = FUNCTION, []
 
