@@ -21,7 +21,7 @@ from msgspec import structs
 from benchmarks.cli.candidate_options import add_candidate
 from benchmarks.errors import InputError
 from benchmarks.verify import conformance, detection
-from benchmarks.verify.backward import BETWEEN
+from benchmarks.verify.backward import BETWEEN, SECONDS
 from benchmarks.verify.conformance import FAILED, NOT_RUN, Verdict
 from benchmarks.verify.earlier import EVERY, NEWEST, RECORDED_BYTES
 from benchmarks.verify.operators import OPERATORS, Operator, Property, get_operator
@@ -328,7 +328,8 @@ CALLED = (
     "are alike, reversed, with two numbers or words exchanged or one changed, or numbers moved by "
     "a little, scaled, negated or shifted (in 16 bits exchanged, changed or negated; of large "
     "upstream gradients few, in one way). A result that is kept for what is alike in another way "
-    f"is not seen. Up to {BETWEEN} other calls, without gradients, too, whose results are freed, "
+    f"is not seen. Up to {BETWEEN} other calls (as many as {SECONDS} seconds allow), without "
+    "gradients, too, whose results are freed, "
     "come before a backward pass. A second one through "
     "a graph may raise, for what was saved is released; gradients are those of backward() and of "
     "torch.autograd.grad. Nor may a call change a global "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import monotonic
 from typing import Any
 
 from benchmarks.verify import layouts
@@ -17,8 +18,10 @@ own_builtins(globals())
 Weighted = list[tuple[Any, Any]]
 """Outputs with their upstream gradients."""
 
-BETWEEN, ENTRIES = 64, 2**18
-"""Maximum number of calls between a call and its backward pass, and of entries of all of them."""
+BETWEEN, ENTRIES, SECONDS = 64, 2**18, 0.25
+"""Maximum number of calls between a call and its backward pass, of entries of all of them, and
+their time, after which none is begun.
+"""
 
 
 def parts(result: Any) -> list[Any]:
@@ -142,9 +145,11 @@ class Graphs:
         tensors = _tensors(given, self.torch.is_tensor)
         entries = sum(map(self.methods.numel, tensors))
         many = max(1, min(BETWEEN, ENTRIES // max(entries, 1)))
+        end = monotonic() + SECONDS
         for mode in (*layouts.INFERENCE, *[""] * many):
-            with self.framework.mode(mode):
-                self._freed(self.loss(*given))
+            if monotonic() < end:
+                with self.framework.mode(mode):
+                    self._freed(self.loss(*given))
         self._called(given)
         yield
         for (mine, _), entry in zip(of_mappings, before, strict=True):

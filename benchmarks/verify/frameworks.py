@@ -338,7 +338,7 @@ class Torch(NumPy):
         if type(part) is not self.torch.Tensor or type(given) is not self.torch.Tensor:
             return False
         methods = self.torch.methods
-        if methods.requires_grad.__get__(part) or not methods.is_contiguous(part):
+        if not self.is_plain(part) or not methods.is_contiguous(part):
             return False
         of = methods.shape.__get__, methods.dtype.__get__, methods.device.__get__
         return all(one(part) == one(given) for one in of)
