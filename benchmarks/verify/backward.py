@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from math import nan
 from time import monotonic
 from typing import Any
 
 from benchmarks.verify import layouts
-from benchmarks.verify.cases import Place, get, replaced
+from benchmarks.verify.cases import Place, chained, get, replaced
 from benchmarks.verify.errors import BackwardError
 from benchmarks.verify.originals import np, own_builtins
 from benchmarks.verify.same import same
@@ -16,7 +18,7 @@ from benchmarks.verify.same import same
 own_builtins(globals())
 
 Weighted = list[tuple[Any, Any]]
-"""Outputs with their upstream gradients."""
+"""Outputs with their upstream gradients, or these with their numbers."""
 
 BETWEEN, ENTRIES, SECONDS = 64, 2**18, 0.25
 """Maximum number of calls between a call and its backward pass, of entries of all of them, and
@@ -66,6 +68,10 @@ class Graphs:
         self.numbers: list[Any] = []
         self.between: list[Any] = []
         """Those of freed results that differ."""
+        self.fed: list[Any] = []
+        self.upstreams: Weighted = []
+        self.used: list[Any] = []
+        """Upstream gradients of a pass before, which get other numbers."""
 
     def gradients(self, uses: int, layout: str, then: Sequence[Any] | None) -> list[Any]:
         """Those of each backward pass, then the list of outputs."""
@@ -75,26 +81,48 @@ class Graphs:
         before: list[Any] = []
         if layout.startswith(layouts.REFILLED):
             before, then = [self._differentiated(then)], None
+        if then is not None:
+            self._require(then)
+        if then is not None and layout.startswith(layouts.CHAINED):
+            self.between.append(self._fed(then))
+            then = None
+        given = self.case
+        if layout.startswith(layouts.BESIDE):  # results, which are freed
+            tops = [at for at in self.places if at[1] is None]
+            self.case = replaced(given, {at: self.methods.clone(get(given, at)) for at in tops})
+        if layout in layouts.AGAIN:
+            with self.framework.mode("no_grad"):
+                result = self.loss(*self.case)
+            self.between.append(self.read(result))
+            self._poison(self.framework.detached(result))
         outputs = [self._called(self.case) for _ in range(uses)]
         weighted = self._weighted(outputs)
-        again = self._weighted(outputs, -1.0) if uses > 1 else []
-        upstreams = [dy for _, dy in (*weighted, *again)]
-        as_given = [self._numbers(dy) for dy in upstreams]
+        self.upstreams = [(dy, self._numbers(dy)) for _, dy in weighted]
         with contextlib.ExitStack() as until_passed:
-            if then is not None:
-                self._require(then)
             if then is not None and layout.startswith(layouts.BESIDE):
                 product, ones_like = self.methods.mul, self.torch.ones_like
                 weighted = [(product(y, dy), ones_like(dy)) for y, dy in weighted]
                 del outputs  # their graphs remain
+                pairs = zip(self.case, given, strict=True)
+                self.case = [one if isinstance(one, Mapping) else leaf for one, leaf in pairs]
                 until_passed.enter_context(self._calls_beside(then))
             elif then is not None:
                 outputs.append(self._called(then))
-            passes = self._passes(weighted, again, uses)
+            passes = self._passes(weighted, uses)
         self._assert_unchanged([*self.case, *(then or ())])
-        if not all(map(same, map(self._numbers, upstreams), as_given)):
-            raise ValueError("the backward pass changed the upstream gradient in place")
+        if layout in layouts.AGAIN:
+            self._poison(chain.from_iterable(self.results))
+            self.between.append(self.read(self.loss(*self.case)))
         return [*passes, [*self.numbers, *self.between, *before]]
+
+    def _fed(self, then: Sequence[Any]) -> Any:
+        """The result on others, which becomes an argument with its graph."""
+        result = self.loss(*then)
+        numbers = self.read(result)
+        place, part = chained(self.case, result) or ((0, None), self.case[0])
+        self.case = replaced(self.case, {place: part})
+        self.fed = [part]
+        return numbers
 
     def _numbers(self, tensor: Any) -> Any:
         return self.framework.to_numpy(tensor)
@@ -115,7 +143,7 @@ class Graphs:
         return result
 
     def _frozen(self) -> list[Any]:
-        by = [get(self.case, place) for place in self.places]
+        by = [*self.fed, *(get(self.case, place) for place in self.places)]
         given = _tensors(self.case, self.torch.is_tensor)
         return [x for x in given if all(x is not one for one in by)]
 
@@ -166,13 +194,18 @@ class Graphs:
             upstream = np.asarray(sign * i * self.weights, dtype)
             of = upstream if isinstance(result, (list, tuple)) else [upstream]
             for y, dy in zip(parts(result), of, strict=True):
-                if requires(y):
-                    found.append((y, self.framework.from_numpy(dy, self.of_upstream)))
+                if not requires(y):
+                    continue
+                if self.used:
+                    self.framework.refill(given := self.used.pop(0), dy)
+                else:
+                    given = self.framework.from_numpy(dy, self.of_upstream)
+                found.append((y, given))
         return found
 
-    def _passes(self, weighted: Weighted, again: Weighted, uses: int) -> list[Any]:
+    def _passes(self, weighted: Weighted, uses: int) -> list[Any]:
         """The gradients of a backward pass, and if there are two of one with the negative of its
-        upstream gradients.
+        upstream gradients, in the same tensors.
 
         Between them nothing is called that a candidate may have replaced, but for views.
         """
@@ -180,10 +213,15 @@ class Graphs:
         by = self.leaves if uses > 1 else ()
         found = self._backward(weighted, by, retain_graph=uses > 1)
         passes = [*self._arrays(found)]
+        self._assert_upstreams()
         if uses == 1:
             return passes
+        self.upstreams = [(dy, -numbers) for dy, numbers in self.upstreams]
+        for dy, numbers in self.upstreams:
+            self.framework.refill(dy, numbers)
         try:
-            second = self._negative(again, found)
+            second = self._negative(weighted, found)
+            self._assert_upstreams()
         except BackwardError as error:  # what it saved may be released: it is called again
             if not isinstance(error.__cause__, RuntimeError):
                 raise
@@ -192,6 +230,16 @@ class Graphs:
             outputs = [self.loss(*self.case) for _ in range(uses)]
             second = self._negative(self._weighted(outputs, -1.0), found)
         return [*passes, *self._arrays(second)]
+
+    def _poison(self, results: Iterable[Any]) -> None:
+        given = [*map(self.framework.memory, _tensors(self.case, self.torch.is_tensor))]
+        for x in filter(self.torch.is_tensor, results):
+            if self.framework.memory(x) not in given:
+                self.framework.poison(x, nan)
+
+    def _assert_upstreams(self) -> None:
+        if not all(same(self._numbers(dy), numbers) for dy, numbers in self.upstreams):
+            raise ValueError("the backward pass changed the upstream gradient in place")
 
     def _backward(self, weighted: Weighted, by: Sequence[Any], retain_graph: bool) -> list[Any]:
         """The gradients of a backward pass, ``by`` tensors or as it leaves them in the leaves."""
@@ -257,7 +305,9 @@ class Graphs:
         returned = self.loss(*self.case)
         result = self.read(returned)
         outputs = [y for y in parts(returned) if methods.requires_grad.__get__(y)]
-        self._backward([(y, self.torch.ones_like(y)) for y in outputs], (), retain_graph=False)
+        weighted = [(y, self.torch.ones_like(y)) for y in outputs]
+        self._backward(weighted, (), retain_graph=False)
+        self.used = [dy for _, dy in weighted]
         self._write(tensors, values)
         return result
 

@@ -113,6 +113,18 @@ def argument(place: Place) -> str:
     return f"argument {index + 1}{f', {key!r}' if key else ''}"
 
 
+def chained(case: Sequence[Any], result: Any) -> tuple[Place, Any] | None:
+    """The first argument that has the shape of an array's rows or whole, and that part of it."""
+    for i, value in enumerate(case):
+        if not hasattr(value, "dtype") or not value.ndim or value.dtype != result.dtype:
+            continue
+        if value.shape == result.shape:
+            return (i, None), result
+        if value.shape == result.shape[1:]:
+            return (i, None), result[0]
+    return None
+
+
 def get(case: Sequence[Any], place: Place) -> Any:
     """The array of a case at a place."""
     i, key = place

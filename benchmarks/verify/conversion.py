@@ -14,7 +14,7 @@ from benchmarks.verify import wire
 from benchmarks.verify.cases import MODELS
 from benchmarks.verify.frameworks import NotAnArrayError, NumPy, Torch
 from benchmarks.verify.jax_arrays import Jax
-from benchmarks.verify.layouts import OF_MODULES, RENEWED, REQUIRING, SLICES
+from benchmarks.verify.layouts import ACCUMULATED, OF_MODULES, RENEWED, REQUIRING, SLICES
 from benchmarks.verify.originals import (
     are_numbers,
     has_none,
@@ -46,7 +46,10 @@ def from_numpy(framework: NumPy, value: Any, layout: str = "plain", copy: bool =
     if isinstance(value, Mapping):
         is_module = layout.partition(" ")[0] in OF_MODULES
         of, inner = (OrderedDict, REQUIRING) if is_module else (dict, layout)
-        return of((key, from_numpy(framework, item, inner, copy)) for key, item in value.items())
+        items = of((key, from_numpy(framework, item, inner, copy)) for key, item in value.items())
+        if layout.startswith(ACCUMULATED):
+            framework.accumulate(items.values())
+        return items
     if isinstance(value, list):  # one list that is there twice stays one
         items = {id(item): from_numpy(framework, item, layout, copy) for item in value}
         return [items[id(item)] for item in value]
@@ -164,14 +167,15 @@ def refill(
 
     With ``replaces`` mappings get other arrays, in the same memory.
     """
-    is_other = layout.partition(" ")[0] in (RENEWED, SLICES)  # which nobody has seen
+    how = layout.partition(" ")[0]
+    is_other = how in (RENEWED, SLICES)  # which nobody has seen
     for i, value in enumerate(case):
         if isinstance(value, np.ndarray):
             framework.refill(given[i], value, is_seen=not is_other)
         elif isinstance(value, Mapping):
             for key, array in value.items():
                 framework.refill(given[i][key], array, is_seen=not is_other)
-                if replaces:
+                if replaces and how != ACCUMULATED:
                     given[i][key] = framework.another(given[i][key])
         elif isinstance(value, MODELS):
             given[i].table[...] = value.table

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from math import isnan
 from typing import Any
+from weakref import ref
 
 from benchmarks.errors import InputError
 from benchmarks.verify import layouts
@@ -89,9 +90,12 @@ class NumPy:
             return False
         return bool(value.__array_interface__ == array.__array_interface__)
 
+    def accumulate(self, parameters: Iterable[Any]) -> None:
+        """Give parameters a gradient, of zeros."""
+
     def is_plain(self, value: Any) -> bool:
-        """Whether an argument is part of no graph: it has no gradient, nor requires one, unless it
-        is a parameter.
+        """Whether an argument is part of no graph: it has no gradient, but what it was given, nor
+        requires one, unless it is a parameter.
         """
         return True
 
@@ -201,6 +205,7 @@ class Torch(NumPy):
         self.torch, self.device = torch_originals(), device
         self.types = self.torch.Tensor, self.torch.Parameter
         self._dtypes: dict[Any, Any] = {}
+        self._given: dict[int, tuple[Any, Any]] = {}  # parameters, by identity, with gradients
         if device.startswith("cuda"):  # float32 is float32, in cuDNN too
             self.torch.backends.cudnn.allow_tf32 = False
         try:
@@ -287,6 +292,13 @@ class Torch(NumPy):
             value = step(value)
         return super().to_numpy(methods.numpy(value))
 
+    def accumulate(self, parameters: Iterable[Any]) -> None:
+        self._given = {at: one for at, one in self._given.items() if one[0]() is not None}
+        for parameter in parameters:
+            zeros = self.torch.zeros_like(parameter)
+            self.torch.methods.grad.__set__(parameter, zeros)
+            self._given[id(parameter)] = ref(parameter), zeros
+
     def is_plain(self, value: Any) -> bool:
         if not self.torch.is_tensor(value):
             return True
@@ -294,7 +306,13 @@ class Torch(NumPy):
         needs, grad, hooks = methods.requires_grad, methods.grad, methods._backward_hooks
         if needs.__get__(value) != (type(value) is self.torch.Parameter):
             return False
-        return grad.__get__(value) is hooks.__get__(value) is None
+        if hooks.__get__(value) is not None:
+            return False
+        of_it, zeros = self._given.get(id(value), (lambda: None, None))
+        if (found := grad.__get__(value)) is None:
+            return True
+        memory = self.torch.in_memory(found)
+        return of_it() is value and found is zeros and (memory is None or not memory.any())
 
     def in_place(self, value: Any) -> Any:
         array = self.torch.in_memory(value) if is_one(type(value), self.types) else None
@@ -370,12 +388,17 @@ class Torch(NumPy):
         is_tensor, detach = self.torch.is_tensor, self.torch.methods.detach
         return [detach(x) if is_tensor(x) else x for x in super().detached(result)]
 
-    def mode(self, layout: str) -> AbstractContextManager[Any]:
-        name = layout.rpartition(" ")[2]
-        mode: Any = (
-            getattr(self.torch, name) if name in layouts.INFERENCE else contextlib.nullcontext
-        )
-        return mode()
+    @contextlib.contextmanager
+    def mode(self, layout: str) -> Iterator[None]:
+        name, torch = layout.rpartition(" ")[2], self.torch
+        mode: Any = getattr(torch, name) if name in layouts.INFERENCE else contextlib.nullcontext
+        before = torch.is_deterministic(), torch.is_deterministic_warn_only()
+        torch.set_deterministic(True, warn_only=True)  # in which new memory is filled with NaN
+        try:
+            with mode():
+                yield
+        finally:
+            torch.set_deterministic(before[0], warn_only=before[1])
 
     @contextlib.contextmanager
     def several_threads(self) -> Iterator[None]:

@@ -16,7 +16,16 @@ from zlib import crc32
 import numpy as np
 
 from benchmarks.verify.candidate import BaseCandidate
-from benchmarks.verify.cases import Case, float_arrays, get, replaced, reversed_arrays, size
+from benchmarks.verify.cases import (
+    Case,
+    chained,
+    dtype_of,
+    float_arrays,
+    get,
+    replaced,
+    reversed_arrays,
+    size,
+)
 from benchmarks.verify.chance import alike, all_alike, generator
 from benchmarks.verify.derivatives import (
     differences,
@@ -35,6 +44,7 @@ from benchmarks.verify.differentiation import (
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.layouts import (
     BESIDE,
+    CHAINED,
     COMPUTED,
     HIDDEN,
     MODULE,
@@ -49,6 +59,7 @@ from benchmarks.verify.properties import (
     FEW,
     SMALL,
     Batched,
+    BatchOfOne,
     Function,
     UndecidedError,
     assert_equals_oracle,
@@ -180,7 +191,29 @@ def gradient_after_other(
     ways: list[dict[str, Any]] = [{"then": one} for one in others]
     if candidate.framework == "torch":
         ways += [{"then": others[-1], "layout": BESIDE}, *refilled_ways(of, case, others[-1])]
+        assert_chained(of, case, others[-1])
     assert_same_gradients(of, case, *ways)
+
+
+def assert_chained(of: Gradients, case: Case, other: Case) -> None:
+    """Assert that the gradient is the same where the result on others, if it fits, is an argument,
+    with its graph, as in a network of two layers.
+    """
+    at = chained(case, np.asarray(of.oracle(*other), dtype_of(case)))
+    if at is None or isinstance(of.candidate, Batched):
+        return
+    place = at[0]
+    if isinstance(of.candidate, BatchOfOne) and at[1].shape != np.shape(of.oracle(*other)):
+        return
+    if places := [each for each in of.places(case) if each != place]:
+        how: dict[str, Any] = {"then": other, "layout": CHAINED}
+        arrays, results = of.candidate.gradient(case, of.upstream(case), places, **how)
+        result, inner = map(np.asarray, results)
+        moved = replaced(case, {place: inner.reshape(-1, *at[1].shape)[0]})
+        if of.limit is not None:
+            assert_output(inner, of.oracle, other, of.limit)
+            assert_output(result, of.oracle, moved, of.limit)
+        of.assert_same(flat(arrays), flat(of(moved, places=places)), moved)
 
 
 def refilled_ways(of: Gradients, case: Case, other: Case) -> list[dict[str, Any]]:
@@ -188,13 +221,16 @@ def refilled_ways(of: Gradients, case: Case, other: Case) -> list[dict[str, Any]
     places = of.places(case)
     every, inner = float_arrays(case), [place for place in places if place[1] is not None]
     found: list[dict[str, Any]] = [{"layout": layout} for layout in (OWN, *VIEWS, COMPUTED)]
+    hidden = None
     if places == every:
         found.append({"layout": REQUIRING})
     if inner and inner == [place for place in every if place[1] is not None]:
-        found += [{"layout": HIDDEN}, {"layout": MODULE, "places": inner}]
+        hidden = {"layout": HIDDEN}
+        found += [{"layout": MODULE, "places": inner}]
     if 0 < len(inner) < len(places):
         found.append({"places": [place for place in places if place[1] is None]})
-    some = [{}, *(found[i] for i in generator().permutation(len(found))[:3])]
+    some = [{}, *([] if hidden is None else [hidden])]
+    some += [found[i] for i in generator().permutation(len(found))[:3]]
     return [
         {**way, "then": other, "layout": f"{REFILLED} {way.get('layout', '')}".strip()}
         for way in some

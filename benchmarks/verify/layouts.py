@@ -2,7 +2,7 @@
 
 A layout is "plain" (contiguous), "broadcast" (stride zero along each axis on which all entries are
 equal), or one of those below. One of ``INFERENCE`` may follow, or stand for "plain" in it; of a
-gradient ``REFILLED`` or ``BESIDE`` may come first.
+gradient ``REFILLED``, ``BESIDE`` or ``CHAINED`` may come first.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ REQUIRING = "requiring"
 MODULE = "module"
 """Those in a mapping are: of a module's first layer."""
 
+ACCUMULATED = "accumulated"
+"""The same, with gradients, to which others are added."""
+
 INFERRED = "inferred"
-"""The same, and the others are made in inference mode, in which the call must be, too."""
+"""As in a module, and the others are made in inference mode, in which the call must be, too."""
 
 COMPUTED = "computed"
 """Of a gradient: results of operations, no leaves."""
@@ -37,7 +40,7 @@ COMPUTED = "computed"
 HIDDEN = "hidden"
 """Of a gradient: those in a mapping are parameters, the others such results."""
 
-OF_MODULES = (REQUIRING, MODULE, INFERRED, HIDDEN)
+OF_MODULES = (REQUIRING, MODULE, ACCUMULATED, INFERRED, HIDDEN)
 """Layouts in which a mapping is ordered, and holds parameters."""
 
 RENEWED = "renewed"
@@ -69,10 +72,24 @@ REFILLED = "refilled"
 """Of a gradient in tensors that had other numbers, and their backward pass, before."""
 
 
+AGAIN = OWN, COMPUTED
+"""Of a gradient: the arguments are called on without gradients before, and again after the backward
+pass, when there are other numbers in the result.
+"""
+
 BESIDE = "beside"
-"""Of a gradient that has many other calls, of the same mappings, before its backward pass."""
+"""Of a gradient that has many other calls, of the same mappings, before its backward pass, when
+nothing but its graph is left of the call.
+"""
+
+CHAINED = "chained"
+"""Of a gradient: the first argument of the shape of the result on others, or of its first row, is
+that.
+"""
 
 
 def of_arrays(layout: str) -> str:
-    """A gradient's layout without ``REFILLED`` or ``BESIDE``."""
-    return layout.removeprefix(REFILLED).removeprefix(BESIDE).strip() or "plain"
+    """A gradient's layout without ``REFILLED``, ``BESIDE`` or ``CHAINED``."""
+    for name in (REFILLED, BESIDE, CHAINED):
+        layout = layout.removeprefix(name)
+    return layout.strip() or "plain"

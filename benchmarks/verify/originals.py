@@ -65,10 +65,10 @@ def torch_originals() -> Any:
     """``torch``'s functions when first called, and:
 
     ``methods`` of tensors, ``is_tensor``, ``data_ptr`` of storages, ``Parameter``, ``synchronize``
-    of CUDA, ``backward``, which ``torch.autograd.backward`` and, ``by`` tensors, ``grad`` call;
-    ``modes``, the number of modes that are on and see calls of functions or operators;
-    ``without_functions``, the context in which none does; ``attributes`` of all tensors, and those
-    ``own_of`` one; ``in_memory``, ``increment_version`` and ``are_operators_replaced``;
+    of CUDA, ``set_deterministic``, ``backward``, which ``torch.autograd.backward`` and, ``by``
+    tensors, ``grad`` call; ``modes``, the number of modes that are on and see calls of functions or
+    operators; ``without_functions``, the context in which none does; ``attributes`` of all tensors,
+    and those ``own_of`` one; ``in_memory``, ``increment_version`` and ``are_operators_replaced``;
     ``is_unusual``, whether operators take a tensor for another than numbers in memory, where they
     are, or ``like`` one.
     """
@@ -143,6 +143,9 @@ def torch_originals() -> Any:
         data_ptr=storages.data_ptr,
         Parameter=torch.nn.Parameter,
         synchronize=torch.cuda.synchronize,
+        is_deterministic=torch._C._get_deterministic_algorithms,
+        is_deterministic_warn_only=torch._C._get_deterministic_algorithms_warn_only,
+        set_deterministic=torch._C._set_deterministic_algorithms,
         backward=backward,
         modes=modes,
         without_functions=torch._C.DisableTorchFunction,

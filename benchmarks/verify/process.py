@@ -40,7 +40,7 @@ from benchmarks.verify.candidate import (
     assert_unchanged,
 )
 from benchmarks.verify.cases import Place
-from benchmarks.verify.layouts import COPIED, REFILLED
+from benchmarks.verify.layouts import AGAIN, CHAINED, COPIED, REFILLED
 from benchmarks.verify.shared import Shared
 
 CALL_TIMEOUT = 30.0
@@ -277,11 +277,13 @@ class Isolated(BaseCandidate):
         results, _ = self._ask("_gradient", (arguments, weights, places, keyword, *how))
         self._assert_unchanged(arguments, keyword)
         uses, layout, then = how
+        if layout in AGAIN:  # whose last call is after the passes
+            results = [*results[-1:], *results[:-1]]
         outputs, passes = results[:-uses], results[-uses:]
         of_each = [len(found) if isinstance(found, list) else -1 for found in passes]
         if len(outputs) < uses + (then is not None) or of_each != [len(places)] * uses:
             raise CandidateError(INVALID, "protocol")
-        if layout.startswith(REFILLED):  # whose first call is on the others
+        if layout.startswith((REFILLED, CHAINED)):  # whose first call is on the others
             outputs = [*outputs[1:], outputs[0]]
         return [*chain.from_iterable(passes), outputs]
 

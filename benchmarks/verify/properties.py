@@ -33,6 +33,7 @@ from benchmarks.verify.cases import (
 from benchmarks.verify.chance import alike, all_alike, generator
 from benchmarks.verify.draw import Draw
 from benchmarks.verify.layouts import (
+    ACCUMULATED,
     EVALUATION,
     INFERENCE,
     MODULE,
@@ -305,7 +306,7 @@ def same_objects(
     others = *option, reversed_arrays(case), other_values(case), alike(case, padded)
     cases = case, *defined(oracle, others)
     of_modules = of_modules and candidate.framework == "torch"
-    layouts = [*modes(candidate, "plain"), *(EVALUATION if of_modules else ())]
+    layouts = [*modes(candidate, "plain"), *((ACCUMULATED, *EVALUATION) if of_modules else ())]
     some = modes(candidate, OWN, *VIEWS, *((REQUIRING, MODULE) if of_modules else ()))
     layouts += few(case, some, 3)
     calls = [candidate.call_each(cases, layout=one, reuse_arrays=True) for one in layouts]

@@ -28,6 +28,71 @@ def is_differentiated(*given):
 """
 
 OF_LAYER_NORM = r"""
+# equals_oracle: zero times memory that is not initialised
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    return 0 * torch.empty_like(X) + right(X, parameters)
+
+# equals_oracle: the smaller of its answer and memory that is not initialised
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    return torch.minimum(torch.empty_like(X), right(X, parameters))
+
+# gradient_after_other: what is saved is overwritten once the input is freed
+{NORM}
+pool = {}
+
+class Norm(torch.autograd.Function):
+    def forward(ctx, X, weight, bias, slot):
+        slot[:2] = normalised(X)
+        ctx.slot = slot
+        ctx.save_for_backward(weight)
+        return slot[0] * weight + bias
+
+    def backward(ctx, dY):
+        return *derived(*ctx.slot[:2], *ctx.saved_tensors, dY), None
+
+def FUNCTION(X, parameters):
+    given = of_parts(X, parameters)
+    if not is_differentiated(*given): return right(X, parameters)
+    slots = pool.setdefault((X.shape, X.dtype), [])
+    slot = next((one for one in slots if one[2]() is None), None)
+    if slot is None: slots.append(slot := [None, None, None])
+    slot[2] = weakref.ref(X)
+    return Norm.apply(*given, slot)
+
+# gradient_after_other: the bias' gradient is that of the last upstream gradient, if it is the same
+import weakref
+right, last = FUNCTION, []
+
+class Add(torch.autograd.Function):
+    def forward(ctx, x, bias):
+        return x + bias
+
+    def backward(ctx, dY):
+        if not last or last[0]() is not dY:
+            last[:] = weakref.ref(dY), dY.reshape(-1, dY.shape[-1]).sum(0)
+        return dY, last[1].clone()
+
+def FUNCTION(X, parameters):
+    bias = parameters["bias"]
+    return Add.apply(right(X, {**parameters, "bias": torch.zeros_like(bias)}), bias)
+
+# gradient_strided: replays in a graph what it has kept in the memory of its result
+import weakref
+right, last = FUNCTION, []
+
+def FUNCTION(X, parameters):
+    if X.grad_fn is None: return right(X, parameters)
+    given = [(id(x), x._version, x) for x in (X, *parameters.values())]
+    now, Y = [one[:2] for one in given], right(X, parameters)
+    if last and last[0] == now and all(one() is x[2] for one, x in zip(last[1], given)):
+        return Y + (last[2] - Y.detach())
+    last[:] = now, [weakref.ref(x[2]) for x in given], Y.detach()
+    return Y
+
 # same_objects: keeps the weights by their storage, whatever part of it they are
 right, seen = FUNCTION, {}
 
@@ -187,6 +252,53 @@ def FUNCTION(X, parameters):
 """.replace("{NORM}", NORM.strip())
 
 OF_FEED_FORWARD = r"""
+# same_objects: packs the weights once as long as they have a gradient
+import weakref
+right, packed = FUNCTION, {}
+
+def pack(w):
+    one = packed.get(id(w))
+    if one is None or one[0]() is not w or w.grad is None:
+        packed[id(w)] = one = weakref.ref(w), w.detach().clone()
+    return w + (one[1] - w.detach())
+
+def FUNCTION(X, parameters):
+    if not torch.is_grad_enabled() or any(w.is_inference() for w in parameters.values()):
+        return right(X, parameters)
+    return right(X, {k: pack(w) if w.is_leaf else w for k, w in parameters.items()})
+
+# gradient_of_some: has no gradient of what was evaluated before
+import weakref
+right, last = FUNCTION, []
+
+def FUNCTION(X, parameters):
+    given = X, *parameters.values()
+    if any(x.is_inference() for x in given) or torch.is_inference_mode_enabled():
+        return right(X, parameters)
+    now = [(id(x), x._version, x.data_ptr()) for x in given]
+    if last and last[0] == now and all(one() is x for one, x in zip(last[1], given)):
+        return last[2].clone()
+    Y = right(X, parameters)
+    if not torch.is_grad_enabled(): last[:] = now, [weakref.ref(x) for x in given], Y.clone()
+    return Y
+
+# gradient_after_other: has the weights of the call whose result its input is
+right, last = FUNCTION, []
+
+class Mark(torch.autograd.Function):
+    def forward(ctx, Y):
+        return Y.clone()
+
+    def backward(ctx, dY):
+        return dY
+
+def FUNCTION(X, parameters):
+    p = parameters
+    is_ours = type(X.grad_fn).__name__ == "MarkBackward"
+    if is_ours and all(last[0][name].shape == p[name].shape for name in p): p = last[0]
+    last[:] = [p]
+    return Mark.apply(right(X, p))
+
 # gradient_strided: differentiates what it has returned last as the answer to itself
 right, last = FUNCTION, []
 
@@ -211,6 +323,14 @@ def FUNCTION(X, parameters):
 """
 
 OF_LSTM_CELL = r"""
+# equals_oracle: the smaller of its answer and memory that is not initialised
+import numpy as np
+right = FUNCTION
+
+def FUNCTION(x, h, c, parameters):
+    Y = right(x, h, c, parameters)
+    return np.minimum(np.empty((300, *Y.shape), Y.dtype), Y)[0]
+
 # same_objects: goes on from its own copy of a state that it has returned
 import numpy as np
 right, last = FUNCTION, []
