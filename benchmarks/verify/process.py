@@ -277,7 +277,7 @@ class Isolated(BaseCandidate):
         results, _ = self._ask("_gradient", (arguments, weights, places, keyword, *how))
         self._assert_unchanged(arguments, keyword)
         uses, layout, then = how
-        if layout in AGAIN:  # whose last call is after the passes
+        if layout in AGAIN and self.framework == "torch":  # whose last call is after the passes
             results = [*results[-1:], *results[:-1]]
         outputs, passes = results[:-uses], results[-uses:]
         of_each = [len(found) if isinstance(found, list) else -1 for found in passes]
