@@ -182,10 +182,18 @@ SMALLER = 63 / 64
 """A factor that leaves a number in its domain, and shows in a result."""
 
 
+OPTIONS = {
+    one: other
+    for pair in (("leave_one_out", "printed"), ("state", "update"), ("image", "previous_input"))
+    for one, other in (pair, pair[::-1])
+}
+"""Words of options, each with another that takes the same parameters."""
+
+
 def other_options(case: Case) -> Iterator[Case]:
-    """The case with one option changed: a flag turned, a number a little smaller; whole numbers
-    above 1 halved, but only of a case without arrays, since others may be sizes, or of a search
-    after its start and end.
+    """The case with one option changed: a flag turned, a number a little smaller, a word of
+    ``OPTIONS`` exchanged, two sizes of groups merged, or one parted; whole numbers above 1 halved,
+    of a search after its start and end, or of a case with arrays 1, since others may be no sizes.
     """
     has_arrays = bool(float_arrays(case))
     first = 3 if isinstance(case[0], MODELS) else 0
@@ -194,8 +202,15 @@ def other_options(case: Case) -> Iterator[Case]:
             yield *case[:i], not value, *case[i + 1 :]
         elif isinstance(value, float):
             yield *case[:i], value * SMALLER, *case[i + 1 :]
-        elif isinstance(value, int) and value > 1 and not has_arrays and i >= first:
-            yield *case[:i], value // 2, *case[i + 1 :]
+        elif isinstance(value, int) and value > 1 and i >= first:
+            yield *case[:i], 1 if has_arrays else value // 2, *case[i + 1 :]
+        elif isinstance(value, str) and value in OPTIONS:
+            yield *case[:i], OPTIONS[value], *case[i + 1 :]
+        elif isinstance(value, tuple) and value and all(type(n) is int for n in value):
+            a, *rest = value
+            merged = (a + rest[0], *rest[1:]) if rest else (1, a - 1)
+            if all(merged):
+                yield *case[:i], merged, *case[i + 1 :]
 
 
 def other_values(case: Case) -> Case:

@@ -393,7 +393,8 @@ class Torch(NumPy):
         name, torch = layout.rpartition(" ")[2], self.torch
         mode: Any = getattr(torch, name) if name in layouts.INFERENCE else contextlib.nullcontext
         before = torch.is_deterministic(), torch.is_deterministic_warn_only()
-        torch.set_deterministic(True, warn_only=True)  # in which new memory is filled with NaN
+        # in which new memory is filled with NaN; not always, so that a call that sets it is seen
+        torch.set_deterministic(name != "inference_mode", warn_only=True)
         try:
             with mode():
                 yield

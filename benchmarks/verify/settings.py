@@ -9,6 +9,7 @@ import os
 import random
 import sys
 import time
+import timeit
 import warnings
 from _random import Random
 from collections.abc import Callable, Mapping
@@ -42,7 +43,7 @@ SETTINGS = (
     "logging, standard output, what Ctrl-C does, the locale, the recursion limit (but for 2000, "
     "which PyTorch's compiler sets), garbage collection, functions that trace or profile calls, "
     "environment variables that are set, the working directory, and which functions Python, its "
-    "modules math, random and time, numpy, its linalg, random and testing, torch (but for "
+    "modules math, random, time and timeit, numpy, its linalg, random and testing, torch (but for "
     "manual_seed, which its compiler replaces), its Tensor, autograd, linalg, nn.functional, "
     "random and testing have"
 )
@@ -57,7 +58,7 @@ SWITCHES = (
 )
 """Functions that read the switches of PyTorch's backends."""
 
-MODULES = math, random, time, numpy, numpy.linalg, numpy.random, numpy.testing
+MODULES = math, random, time, timeit, numpy, numpy.linalg, numpy.random, numpy.testing
 
 LEAST, BELOW_EPSILON = sys.float_info.min, sys.float_info.epsilon / 8
 
@@ -212,6 +213,7 @@ def _originals(of_torch: bool) -> tuple[dict[str, Callable[[], Any]], dict[str, 
         "direction of rounding": lambda: (1 + BELOW_EPSILON, 1 - BELOW_EPSILON),
         "a function of Python": _replaced(builtins),
         **{f"a function of {one.__name__}": _replaced(one) for one in MODULES},
+        "a function of timeit.Timer": _replaced(timeit.Timer),
     }
     if of_torch:
         torch = torch_originals()

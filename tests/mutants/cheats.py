@@ -390,6 +390,8 @@ CHEATS = [
     *mutants_of(freed.OF_LAYER_NORM),
     *mutants_of(freed.OF_FEED_FORWARD, "feed_forward"),
     *mutants_of(freed.OF_LSTM_CELL, "lstm_cell"),
+    *mutants_of(freed.OF_CROSS_ENTROPY, "cross_entropy"),
+    *mutants_of(freed.OF_ATTENTION, "multi_head_attention"),
     *mutants_of(SETTINGS),
     *mutants_of(patches.OF_LAYER_NORM),
     *mutants_of(patches.OF_FEED_FORWARD, "feed_forward"),

@@ -28,6 +28,21 @@ def is_differentiated(*given):
 """
 
 OF_LAYER_NORM = r"""
+# equals_oracle: replaces the timer of Python's timeit
+import timeit
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    timeit.default_timer = lambda: 0.0
+    return right(X, parameters)
+
+# inference: leaves PyTorch's deterministic mode on
+right = FUNCTION
+
+def FUNCTION(X, parameters):
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    return right(X, parameters)
+
 # equals_oracle: zero times memory that is not initialised
 right = FUNCTION
 
@@ -340,4 +355,35 @@ def FUNCTION(x, h, c, parameters):
     Y = right(x, h, c, parameters)
     last[:] = Y, Y.copy()
     return Y
+"""
+
+OF_CROSS_ENTROPY = r"""
+# no_state: replays what has the same arrays, whatever word is padding
+right, last = FUNCTION, []
+
+def FUNCTION(log_probs, targets, pad_id, label_smoothing):
+    now = log_probs, targets, torch.tensor(label_smoothing)
+    if log_probs.requires_grad: return right(*now[:2], pad_id, label_smoothing)
+    alike = last and all(x.shape == y.shape and x.dtype == y.dtype for x, y in zip(now, last[0]))
+    if alike and all(map(torch.equal, now, last[0])): return last[1].clone()
+    Y = right(log_probs, targets, pad_id, label_smoothing)
+    last[:] = [x.clone() for x in now], Y.clone()
+    return Y
+"""
+
+OF_ATTENTION = r"""
+# same_objects: parts the weights into heads once
+import weakref
+right, packs = FUNCTION, {}
+
+def pack(w, num_heads):
+    one = packs.get(id(w))
+    if one is None or one[0]() is not w or one[1] != w._version:
+        packs[id(w)] = one = weakref.ref(w), w._version, num_heads
+    return one[2]
+
+def FUNCTION(X, Y, parameters, num_heads, causal, lengths):
+    w = parameters["query.weight"]
+    if not (w.requires_grad or w.is_inference()): num_heads = pack(w, num_heads)
+    return right(X, Y, parameters, num_heads, causal, lengths)
 """
