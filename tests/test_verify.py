@@ -387,5 +387,7 @@ def test_another_option_is_no_length_of_zero(operator):
     for seed in range(50):
         case = operator.case(Draw(seed))
         for other in other_options(case):
-            ((now, before),) = ((x, y) for x, y in zip(other, case, strict=True) if x is not y)
-            assert type(before) is not int or 1 <= now < before
+            pairs = [(x, y) for x, y in zip(other, case, strict=True) if x is not y]
+            assert len(pairs) == 1 or pairs[0] == pairs[1][::-1]  # a search's start and end
+            now, before = pairs[0]
+            assert type(before) is not int or len(pairs) == 2 or 1 <= now < before

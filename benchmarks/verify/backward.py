@@ -68,7 +68,8 @@ class Graphs:
         self.numbers: list[Any] = []
         self.between: list[Any] = []
         """Those of freed results that differ."""
-        self.fed: list[Any] = []
+        self.fed: Place | None = None
+        """Where a result is an argument: there no gradient is found."""
         self.upstreams: Weighted = []
         self.used: list[Any] = []
         """Upstream gradients of a pass before, which get other numbers."""
@@ -119,9 +120,9 @@ class Graphs:
         """The result on others, which becomes an argument with its graph."""
         result = self.loss(*then)
         numbers = self.read(result)
-        place, part = chained(self.case, result) or ((0, None), self.case[0])
-        self.case = replaced(self.case, {place: part})
-        self.fed = [part]
+        if (found := chained(self.case, result, self.places)) is not None:
+            self.fed, part = found
+            self.case = replaced(self.case, {self.fed: part})
         return numbers
 
     def _numbers(self, tensor: Any) -> Any:
@@ -143,7 +144,7 @@ class Graphs:
         return result
 
     def _frozen(self) -> list[Any]:
-        by = [*self.fed, *(get(self.case, place) for place in self.places)]
+        by = [get(self.case, place) for place in self.places]
         given = _tensors(self.case, self.torch.is_tensor)
         return [x for x in given if all(x is not one for one in by)]
 
@@ -290,7 +291,8 @@ class Graphs:
             raise ValueError("the call hooked the gradient of an argument")
         for place, leaf in zip(self.places, self.leaves, strict=True):
             value = get(self.case, place)
-            if value is not leaf and not same(self._numbers(value), self._numbers(leaf)):
+            is_other = value is not leaf and place != self.fed
+            if is_other and not same(self._numbers(value), self._numbers(leaf)):
                 raise ValueError("the backward pass changed an argument in place")
         for now, was in zip(self.results, map(parts, self.numbers), strict=True):
             is_read = all(map(self.torch.is_tensor, now))  # after another case anything may be

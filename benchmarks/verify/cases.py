@@ -113,10 +113,13 @@ def argument(place: Place) -> str:
     return f"argument {index + 1}{f', {key!r}' if key else ''}"
 
 
-def chained(case: Sequence[Any], result: Any) -> tuple[Place, Any] | None:
-    """The first argument that has the shape of an array's rows or whole, and that part of it."""
+def chained(case: Sequence[Any], result: Any, places: Sequence[Place]) -> tuple[Place, Any] | None:
+    """The first of the arguments at places that has the shape of an array's rows or whole, and that
+    part of it.
+    """
     for i, value in enumerate(case):
-        if not hasattr(value, "dtype") or not value.ndim or value.dtype != result.dtype:
+        is_array = (i, None) in places and value.ndim and value.dtype == result.dtype
+        if not is_array:
             continue
         if value.shape == result.shape:
             return (i, None), result
@@ -193,10 +196,13 @@ OPTIONS = {
 def other_options(case: Case) -> Iterator[Case]:
     """The case with one option changed: a flag turned, a number a little smaller, a word of
     ``OPTIONS`` exchanged, two sizes of groups merged, or one parted; whole numbers above 1 halved,
-    of a search after its start and end, or of a case with arrays 1, since others may be no sizes.
+    of a search after its start and end, or of a case with arrays 1, since others may be no sizes;
+    or the first two words of a search exchanged.
     """
     has_arrays = bool(float_arrays(case))
     first = 3 if isinstance(case[0], MODELS) else 0
+    if first and type(case[1]) is type(case[2]) is int and case[1] != case[2]:
+        yield case[0], case[2], case[1], *case[3:]
     for i, value in enumerate(case):
         if isinstance(value, bool):
             yield *case[:i], not value, *case[i + 1 :]

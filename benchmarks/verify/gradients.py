@@ -199,23 +199,23 @@ def assert_chained(of: Gradients, case: Case, other: Case) -> None:
     """Assert that the gradient is the same where the result on others, if it fits, is an argument,
     with its graph, as in a network of two layers.
     """
-    at = chained(case, np.asarray(of.oracle(*other), dtype_of(case)))
+    places, whole = of.places(case), np.asarray(of.oracle(*other), dtype_of(case))
+    at = chained(case, whole, places)
     if at is None or isinstance(of.candidate, Batched):
         return
-    place = at[0]
-    if isinstance(of.candidate, BatchOfOne) and at[1].shape != np.shape(of.oracle(*other)):
+    place, part = at
+    if isinstance(of.candidate, BatchOfOne) and part.shape != whole.shape:
         return
-    if places := [each for each in of.places(case) if each != place]:
-        how: dict[str, Any] = {"then": other, "layout": CHAINED}
-        arrays, results = of.candidate.gradient(case, of.upstream(case), places, **how)
-        result, inner = map(np.asarray, results)
-        moved = replaced(case, {place: inner.reshape(-1, *at[1].shape)[0]})
-        if of.limit is not None:
-            assert_output(inner, of.oracle, other, of.limit)
-            assert_output(result, of.oracle, moved, of.limit)
-        expected = dict(zip(of.places(moved), of(moved), strict=True))
-        found = expected | dict(zip(places, arrays, strict=True))
-        of.assert_same(flat(found.values()), flat(expected.values()), moved)
+    how: dict[str, Any] = {"then": other, "layout": CHAINED}
+    arrays, results = of.candidate.gradient(case, of.upstream(case), places, **how)
+    result, inner = map(np.asarray, results)
+    moved = replaced(case, {place: inner.reshape(-1, *part.shape)[0]})
+    if of.limit is not None:
+        assert_output(inner, of.oracle, other, of.limit)
+        assert_output(result, of.oracle, moved, of.limit)
+    expected = dict(zip(places, of(moved), strict=True))
+    found = expected | dict(zip(places, arrays, strict=True)) | {place: expected[place]}
+    of.assert_same(flat(found.values()), flat(expected.values()), moved)
 
 
 def refilled_ways(of: Gradients, case: Case, other: Case) -> list[dict[str, Any]]:
