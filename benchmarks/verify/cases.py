@@ -197,12 +197,15 @@ def other_options(case: Case) -> Iterator[Case]:
     """The case with one option changed: a flag turned, a number a little smaller, a word of
     ``OPTIONS`` exchanged, two sizes of groups merged, or one parted; whole numbers above 1 halved,
     of a search after its start and end, or of a case with arrays 1, since others may be no sizes;
-    or the first two words of a search exchanged.
+    or a search's start or end is the next word.
     """
     has_arrays = bool(float_arrays(case))
     first = 3 if isinstance(case[0], MODELS) else 0
-    if first and type(case[1]) is type(case[2]) is int and case[1] != case[2]:
-        yield case[0], case[2], case[1], *case[3:]
+    for i in (1, 2) if first else ():
+        if type(case[i]) is int:
+            word = (case[i] + 1) % case[0].table.shape[-1]
+            if word != case[3 - i]:
+                yield *case[:i], word, *case[i + 1 :]
     for i, value in enumerate(case):
         if isinstance(value, bool):
             yield *case[:i], not value, *case[i + 1 :]

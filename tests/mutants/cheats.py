@@ -392,6 +392,7 @@ CHEATS = [
     *mutants_of(freed.OF_LSTM_CELL, "lstm_cell"),
     *mutants_of(freed.OF_CROSS_ENTROPY, "cross_entropy"),
     *mutants_of(freed.OF_ATTENTION, "multi_head_attention"),
+    *mutants_of(freed.OF_GREEDY, "greedy"),
     *mutants_of(SETTINGS),
     *mutants_of(patches.OF_LAYER_NORM),
     *mutants_of(patches.OF_FEED_FORWARD, "feed_forward"),
