@@ -27,6 +27,30 @@ def is_differentiated(*given):
     return torch.is_grad_enabled() and any(x.requires_grad for x in given)
 """
 
+POOL = (
+    NORM
+    + """
+pool = {}
+
+class Norm(torch.autograd.Function):
+    def forward(ctx, X, weight, bias, slot):
+        slot[:2] = normalised(X)
+        ctx.slot = slot
+        ctx.save_for_backward(weight)
+        return slot[0] * weight + bias
+
+    def backward(ctx, dY):
+        return *derived(*ctx.slot[:2], *ctx.saved_tensors, dY), None
+
+def FUNCTION(X, parameters):
+    given = of_parts(X, parameters)
+    if not is_differentiated(*given): return right(X, parameters)
+    slots = pool.setdefault((X.shape, X.dtype), [])
+    slot = next((one for one in slots if one[2]() is None), None)
+    if slot is None: slots.append(slot := [None, None, None])
+"""
+)
+
 OF_LAYER_NORM = r"""
 # equals_oracle: replaces the timer of Python's timeit
 import timeit
@@ -56,25 +80,7 @@ def FUNCTION(X, parameters):
     return torch.minimum(torch.empty_like(X), right(X, parameters))
 
 # gradient_after_other: what is saved is overwritten once the input is freed
-{NORM}
-pool = {}
-
-class Norm(torch.autograd.Function):
-    def forward(ctx, X, weight, bias, slot):
-        slot[:2] = normalised(X)
-        ctx.slot = slot
-        ctx.save_for_backward(weight)
-        return slot[0] * weight + bias
-
-    def backward(ctx, dY):
-        return *derived(*ctx.slot[:2], *ctx.saved_tensors, dY), None
-
-def FUNCTION(X, parameters):
-    given = of_parts(X, parameters)
-    if not is_differentiated(*given): return right(X, parameters)
-    slots = pool.setdefault((X.shape, X.dtype), [])
-    slot = next((one for one in slots if one[2]() is None), None)
-    if slot is None: slots.append(slot := [None, None, None])
+{POOL}
     slot[2] = weakref.ref(X)
     return Norm.apply(*given, slot)
 
@@ -139,25 +145,7 @@ def FUNCTION(X, parameters):
     return Norm.apply(*given) if is_differentiated(*given) else right(X, parameters)
 
 # gradient_after_other: what is saved is overwritten once the output is freed
-{NORM}
-pool = {}
-
-class Norm(torch.autograd.Function):
-    def forward(ctx, X, weight, bias, slot):
-        slot[:2] = normalised(X)
-        ctx.slot = slot
-        ctx.save_for_backward(weight)
-        return slot[0] * weight + bias
-
-    def backward(ctx, dY):
-        return *derived(*ctx.slot[:2], *ctx.saved_tensors, dY), None
-
-def FUNCTION(X, parameters):
-    given = of_parts(X, parameters)
-    if not is_differentiated(*given): return right(X, parameters)
-    slots = pool.setdefault((X.shape, X.dtype), [])
-    slot = next((one for one in slots if one[2]() is None), None)
-    if slot is None: slots.append(slot := [None, None, None])
+{POOL}
     Y = Norm.apply(*given, slot)
     slot[2] = weakref.ref(Y)
     return Y
@@ -264,7 +252,7 @@ def FUNCTION(X, parameters):
     key = tuple((id(x), x._version, x.shape, x.stride(), x.dtype) for x in given)
     if key not in seen: seen[key] = right(X, parameters).clone()
     return seen[key].clone()
-""".replace("{NORM}", NORM.strip())
+""".replace("{NORM}", NORM.strip()).replace("{POOL}", POOL.strip())
 
 OF_FEED_FORWARD = r"""
 # same_objects: packs the weights once as long as they have a gradient
