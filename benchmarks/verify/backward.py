@@ -302,19 +302,17 @@ class Graphs:
     def _differentiated(self, other: Any) -> Any:
         """The result of a call and a backward pass with ``other`` numbers in the case's tensors."""
         tensors, methods = _tensors(self.case, self.torch.is_tensor), self.methods
-        values = [methods.clone(methods.detach(tensor)) for tensor in tensors]
-        self._write(tensors, _tensors(other, self.torch.is_tensor))
+        values = [*map(self._numbers, tensors)]
+        self._refill(tensors, map(self._numbers, _tensors(other, self.torch.is_tensor)))
         returned = self.loss(*self.case)
         result = self.read(returned)
         outputs = [y for y in parts(returned) if methods.requires_grad.__get__(y)]
         weighted = [(y, self.torch.ones_like(y)) for y in outputs]
         self._backward(weighted, (), retain_graph=False)
         self.used = [dy for _, dy in weighted]
-        self._write(tensors, values)
+        self._refill(tensors, values)
         return result
 
-    def _write(self, tensors: Sequence[Any], values: Sequence[Any]) -> None:
-        """Write values into tensors as an optimiser does."""
-        with self.torch.no_grad():
-            for tensor, value in zip(tensors, values, strict=True):
-                self.methods.copy_(tensor, value)
+    def _refill(self, tensors: Iterable[Any], arrays: Iterable[Any]) -> None:
+        for tensor, array in zip(tensors, arrays, strict=True):
+            self.framework.refill(tensor, array)

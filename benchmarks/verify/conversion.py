@@ -168,7 +168,7 @@ def refill(
     With ``replaces`` mappings get other arrays, in the same memory.
     """
     how = layout.partition(" ")[0]
-    is_other = how in (RENEWED, SLICES)  # which nobody has seen
+    is_other = how in (RENEWED, SLICES)  # another object, in its first version
     for i, value in enumerate(case):
         if isinstance(value, np.ndarray):
             framework.refill(given[i], value, is_seen=not is_other)

@@ -62,7 +62,7 @@ MODULES = (
     *(math, random, time, timeit, numpy, numpy.linalg, numpy.random, numpy.testing),
     sys.modules[numpy.testing.assert_allclose.__globals__["__name__"]],
 )
-"""Modules whose functions nobody may replace: the last has what numpy.testing's compare by."""
+"""Modules whose functions a call must not replace; the last holds numpy.testing's comparisons."""
 
 LEAST, BELOW_EPSILON = sys.float_info.min, sys.float_info.epsilon / 8
 

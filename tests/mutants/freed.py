@@ -203,7 +203,7 @@ def FUNCTION(X, parameters):
     given = of_parts(X, parameters)
     return Norm.apply(*given) if is_differentiated(*given) else right(X, parameters)
 
-# equals_oracle: a result's buffer is free once nobody has the tensor, though parts of it
+# equals_oracle: a result's buffer is reused once the tensor is freed, though a view of it is not
 {NORM}
 buffers = {}
 
